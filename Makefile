@@ -7,8 +7,8 @@ help: ## List the targets
 run: ## Serve this folder on 127.0.0.1:50551
 	cargo run --release -- serve
 
-dist: ## Build the program as it is shipped, in target/dist
-	cargo build --locked --profile dist
+dist: ## Build static programs for Linux on x86-64 and arm64 and all packages with them, in target/packages (TARGETS)
+	@tests/release/dist.sh $(TARGETS)
 
 check: ## Run what every commit has to pass: format, lints, unit tests
 	@tests/run.sh format clippy unit

@@ -10,7 +10,6 @@ use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use cli::{Cli, Exit};
 use toolgate_config::service::LogFormat;
 use tracing_subscriber::EnvFilter;
@@ -29,7 +28,7 @@ fn main() -> ExitCode {
         return code;
     }
     toolgate_process::shield();
-    let cli = Cli::parse();
+    let cli = Cli::read();
     if let Err(error) = log_to_stderr(&cli) {
         eprintln!("error: TOOLGATE_LOG: {error}");
         return Exit::Usage.into();

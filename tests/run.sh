@@ -15,7 +15,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
 suites=" format clippy build unit features documentation buf-lint buf-format buf-breaking postgres it readme conformance"
-suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents ecosystem console chart image "
+suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients packages agents ecosystem console chart image "
 wanted=" $* "
 # What is said at the end, each kind in a file, since lanes are processes of their own; and what is not printed yet.
 said="$(mktemp -d)" || exit 1
@@ -169,7 +169,9 @@ setups() {
     fi
     for_programs
     for name in "${languages[@]}"; do
-        if wants "client-$name" "conformance-$name" clients; then setup "$name" "clients/$name/run.sh" setup; fi
+        if wants "client-$name" "conformance-$name" clients || { wants packages && [[ "$name" == python || "$name" == typescript ]]; }; then
+            setup "$name" "clients/$name/run.sh" setup
+        fi
     done
     if wants console; then setup console clients/console/run.sh setup; fi
     for name in chart image; do
@@ -303,13 +305,17 @@ with_libraries() {
     export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
     suite clients against_programs it "${without[@]/#/--skip=::}" clients::
     if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
+        cannot packages "they have the libraries for Python and TypeScript in them"
         cannot agents "they need the libraries for Python and TypeScript"
     else
+        command -v dpkg-deb >/dev/null || cannot packages "the one for Debian: dpkg-deb is not here"
+        # The packages without the program, and programs that look at packages, are for `make release-check`.
+        TOOLGATE_QUICK=1 suite packages tests/release/run.sh program
         suite agents agents
     fi
 }
 
-if wants "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart image; then
+if wants "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients packages agents console chart image; then
     # Once, and first: what was built before may be older than the sources.
     program || exit 1
 fi

@@ -5,7 +5,7 @@
 #   build     builds the page into the folder that the service takes it from; gets the packages if they are missing
 #   check     format, types, and that the built page is that of the sources
 #   test      drives the page in Chromium, against the service $TOOLGATE_BIN
-#   pictures  makes the pictures of the README anew, in docs/pictures, from the service $TOOLGATE_BIN
+#   pictures  makes the pictures of the documentation anew, in docs/pictures, from the service $TOOLGATE_BIN
 #
 # `setup` prints `NAME: reason` and ends with 3 if this machine cannot have something.
 set -uo pipefail
@@ -49,7 +49,8 @@ check() {
     prettier --check . || failed=1
     tsc -p . || failed=1
     fresh="$(mktemp -d)" || return 1
-    node build.mjs --out "$fresh" && diff -rq "$fresh" "$page" || {
+    node build.mjs --out "$fresh" && diff -rq --exclude '*.br' --exclude '*.gz' "$fresh" "$page" &&
+        node build.mjs --check "$page" || {
         echo "the built page is not that of the sources: clients/console/run.sh build" >&2
         failed=1
     }

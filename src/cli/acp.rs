@@ -5,8 +5,8 @@
 //! as every agent can; the prompts are answered over gRPC, as by any approver. (A service in this process would take the agent,
 //! which descends from it, for a program of a call.)
 //!
-//! In reading order: `lines` (messages), `sessions` (whose list of servers grows, and what they are bound to), `diff` and `shown`
-//! (a prompt as an editor shows it), `asking` (prompts, from the service to the editor and back).
+//! In reading order: `lines` (messages), `queue` (those that wait to be read), `sessions` (whose list of servers grows, and what they
+//! are bound to), `diff` and `shown` (a prompt as an editor shows it), `asking` (prompts, from the service to the editor and back).
 //!
 //! *Invariant:* what is not understood passes untouched, in both directions and in order. Nothing but messages goes to standard
 //! output. The agent ends with this process.
@@ -14,26 +14,30 @@
 mod asking;
 mod diff;
 mod lines;
+mod queue;
 mod sessions;
 mod shown;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt as _;
+use futures_util::future::FusedFuture as _;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncRead;
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 use toolgate_process::{Companion, Exit as Ended};
 
 use self::asking::Desk;
-use self::lines::{Line, Lines, Message};
-use self::sessions::{Passed, SERVER, Sessions};
+use self::lines::{Id, Line, Lines, MAX_LINE, Message, may_be_message};
+use self::queue::{Receiver, Refused, Sender, queue, write};
+use self::sessions::{Passed, SERVER, Sessions, session_of};
 use self::shown::Version;
 use super::connection;
 use super::exit::{Exit, Failure};
@@ -43,22 +47,20 @@ use super::terminal::{Terminal, bytes, short};
 use super::tools::Viewpoint;
 use super::user::user_name;
 
-/// Messages of the agent that the editor has not read yet.
-const BEHIND: usize = 16;
-
-/// What is told beside them.
+/// What is told to the editor beside what the agent says.
 const OWN_BEHIND: usize = 256;
 
 /// How long the agent may take to end when the editor has gone.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long what the agent said last may take to reach the editor, when the agent has ended.
+/// How long the one may take to end, with all that it has started, when the other has said its last.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long the agent may take to end when it is asked to by a signal.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the agent and what it has started may take to end when they are asked to by a signal: `toolgate mcp` ends its calls.
+const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Characters of a line that is no message.
+/// Lines that are no messages of which it is told, and characters of each.
+const MAX_NONSENSE: usize = 50;
 const NONSENSE: usize = 200;
 
 /// Variables that `toolgate mcp` gets whatever the agent hands on: where things of the user are. None of them is a secret.
@@ -81,7 +83,7 @@ An editor is told to start this in the place of the agent, in Zed for instance:
   {\"agent_servers\": {\"Claude in Toolgate\": {\"command\": \"toolgate\", \"args\": [\"acp\", \"--\", \"claude-agent-acp\"]}}}
 
 The agent keeps its own tools beside Toolgate's. Without --server it starts a service for each session, in the folder of that.
-It exits as the agent does.")]
+It exits as the agent does; if a signal ended the agent, with 128 and the number of the signal.")]
 pub(super) struct AcpArgs {
     #[command(flatten)]
     viewpoint: Viewpoint,
@@ -114,7 +116,13 @@ impl AcpArgs {
         let workspace = server.workspace.clone();
         let name = self.name.unwrap_or_else(user_name);
         let desk = Desk::new((globals.clone(), workspace, name), terminal.clone(), own);
-        let proxy = Proxy { desk, server, terminal };
+        let nonsense = AtomicUsize::new(0);
+        let proxy = Proxy {
+            desk,
+            server,
+            terminal,
+            nonsense,
+        };
         proxy.serve(agent, told, &mut interrupts).await
     }
 }
@@ -184,138 +192,164 @@ impl Server {
     }
 }
 
-/// Who has ended.
+/// Why it is over.
+#[derive(Clone, Copy)]
 enum Over {
     Editor,
-    Agent(io::Result<Ended>),
-    /// The agent says nothing more.
-    Output,
+    Agent,
     Interrupted,
+    /// One side reads nothing, and there is no more room for what is said to it.
+    Stuck(&'static str),
 }
 
 struct Proxy<'t> {
     desk: Desk,
     server: Server,
     terminal: &'t Terminal,
+    /// How many lines were no messages.
+    nonsense: AtomicUsize,
 }
 
 impl Proxy<'_> {
     async fn serve(
         &self,
         mut agent: Companion,
-        told: mpsc::Receiver<Value>,
+        mut told: mpsc::Receiver<Value>,
         interrupts: &mut Interrupts,
     ) -> Result<Exit, Failure> {
         let (Some(input), Some(output)) = (agent.take_input(), agent.take_output()) else {
             return Err(Failure::Usage("the agent has no standard streams".to_owned()));
         };
-        let (to_editor, said) = mpsc::channel(BEHIND);
-        let mut listening = Box::pin(self.listen_to_editor(Lines::new(tokio::io::stdin()), input));
+        let ((to_agent, asked), (to_editor, mut said)) = (queue(), queue());
+        let mut listening = Box::pin(self.listen_to_editor(Lines::new(tokio::io::stdin()), to_agent));
+        let mut feeding = pin!(self.feed(input, asked));
         let mut speaking = pin!(
             async {
-                let handing_on = async {
-                    self.listen_to_agent(Lines::new(output), to_editor).await;
-                    Ok(())
-                };
+                let handing_on = self.listen_to_agent(Lines::new(output), to_editor);
+                let writing = write(tokio::io::stdout(), &mut said, &mut told);
                 // An editor that reads no more ends it at once.
-                tokio::try_join!(handing_on, write(said, told)).map(|((), ())| ())
+                let writing = async { writing.await.map_err(|_| Over::Editor) };
+                tokio::try_join!(handing_on, writing).map_or_else(|over| over, |_| Over::Agent)
             }
             .fuse()
         );
-        let mut attending = pin!(self.desk.attend());
         let over = tokio::select! {
-            () = &mut listening => Over::Editor,
-            written = &mut speaking => match written {
-                Ok(()) => Over::Output,
-                Err(_) => Over::Editor,
-            },
-            ended = agent.ended() => Over::Agent(ended),
-            () = &mut attending => Over::Editor,
+            over = &mut listening => over,
+            over = &mut speaking => over,
+            _ = agent.ended() => Over::Agent,
+            () = self.desk.attend() => Over::Editor,
             () = interrupts.next() => Over::Interrupted,
+            never = &mut feeding => match never {},
         };
         // The end of its input tells the agent to end.
         drop(listening);
-        Ok(match over {
-            Over::Interrupted => {
-                agent.stop(PATIENCE).await;
-                Exit::Interrupted
+        let patience = match over {
+            Over::Editor => FAREWELL,
+            Over::Agent => LAST_WORDS,
+            Over::Interrupted => Duration::ZERO,
+            Over::Stuck(who) => {
+                let text =
+                    format!("{who} has read nothing for a minute, and too much waits for it: both sides are given up");
+                self.terminal.inform(&text);
+                Duration::ZERO
             }
-            Over::Agent(ended) => {
-                // A program that it has left may hold its output open.
-                let _ = tokio::time::timeout(LAST_WORDS, &mut speaking).await;
-                exit_of(ended.ok())
-            }
-            Over::Output => {
-                let ended = tokio::time::timeout(LAST_WORDS, agent.ended()).await;
-                match ended {
-                    Ok(ended) => exit_of(ended.ok()),
-                    Err(_) => exit_of(agent.stop(PATIENCE).await),
+        };
+        // A program that it has left may hold its output open.
+        let by_itself = async {
+            let saying = async {
+                if !speaking.is_terminated() {
+                    speaking.as_mut().await;
                 }
+            };
+            tokio::join!(agent.emptied(), saying);
+        };
+        tokio::select! {
+            () = by_itself => {}
+            () = tokio::time::sleep(patience) => {}
+            () = interrupts.next() => {}
+            never = &mut feeding => match never {},
+        }
+        // It must not be held up by what it still has to say.
+        let saying = async {
+            if !speaking.is_terminated() {
+                speaking.as_mut().await;
             }
-            Over::Editor => {
-                let ended = tokio::select! {
-                    ended = agent.ended() => Some(ended),
-                    // It must not be held up by what it still has to say.
-                    () = async { let _ = (&mut speaking).await; std::future::pending().await } => None,
-                    () = tokio::time::sleep(FAREWELL) => None,
-                    () = interrupts.next() => None,
-                };
-                match ended {
-                    Some(ended) => exit_of(ended.ok()),
-                    None => {
-                        agent.stop(PATIENCE).await;
-                        Exit::Completed
-                    }
-                }
-            }
-        })
+            std::future::pending::<Infallible>().await
+        };
+        let ended = tokio::select! {
+            ended = agent.stop(PATIENCE) => ended,
+            never = saying => match never {},
+            () = interrupts.next() => agent.stop(Duration::ZERO).await,
+        };
+        Ok(exit_of(ended))
     }
 
     /// Hands on what the editor says, to its end.
-    async fn listen_to_editor<R: AsyncRead + Unpin>(&self, mut editor: Lines<R>, mut agent: ChildStdin) {
+    async fn listen_to_editor<R: AsyncRead + Unpin>(&self, mut editor: Lines<R>, agent: Sender) -> Over {
         while let Some(line) = self.next(&mut editor, "the editor").await {
-            let Some(message) = self.understood(&line, "the editor") else {
-                continue;
+            let (bytes, is_last) = match line {
+                Line::Part { bytes, is_last, .. } => (bytes, is_last),
+                Line::Whole(line) => match self.heard_of_editor(line) {
+                    Some(line) => (line, true),
+                    None => continue,
+                },
             };
-            let mut changed = None;
-            match &message {
-                Message::Request(id, method) => changed = self.asked(id, method, &line),
-                Message::Answer(id) if Desk::is_own(id) => {
-                    if let Ok(answer) = serde_json::from_slice(&line) {
-                        self.desk.answered(id, &answer);
-                    }
-                    continue;
+            match agent.send(bytes, is_last).await {
+                Ok(()) => {}
+                Err(Refused::Stuck) => return Over::Stuck("the agent"),
+                Err(Refused::Closed) => return Over::Agent,
+            }
+        }
+        Over::Editor
+    }
+
+    /// Looks at a line of the editor. Returns what the agent gets of it.
+    fn heard_of_editor(&self, line: Vec<u8>) -> Option<Vec<u8>> {
+        match self.understood(&line, "the editor")? {
+            Message::Request(id, method) => Some(self.asked(&id, &method, &line).unwrap_or(line)),
+            Message::Answer(id) => (!self.desk.answered(&id, &line)).then_some(line),
+            Message::Notification(method) => {
+                if method == "session/cancel"
+                    && let Some(session) = session_of(&line)
+                {
+                    self.desk.sessions(|sessions| sessions.cancel(&session));
                 }
-                Message::Notification(_) | Message::Answer(_) | Message::Other => {}
+                Some(line)
             }
-            if put(&mut agent, changed.as_deref().unwrap_or(&line)).await.is_err() {
-                // It has ended, or will: that is told by its process.
-                return std::future::pending().await;
-            }
-            if let Message::Notification(method) = &message
-                && method == "session/cancel"
-                && let Ok(message) = serde_json::from_slice::<Value>(&line)
-                && let Some(session) = message["params"]["sessionId"].as_str()
-            {
-                self.desk.sessions(|sessions| sessions.cancel(session));
-            }
+            Message::Other => Some(line),
         }
     }
 
+    /// Writes to the agent what the editor says. At the end of that its input ends, and it goes on as it likes.
+    async fn feed(&self, agent: ChildStdin, mut asked: Receiver) -> Infallible {
+        // Beside what the editor says it is told nothing.
+        let (_, mut nothing) = mpsc::channel(1);
+        if write(agent, &mut asked, &mut nothing).await.is_err() {
+            let telling = async {
+                // If it has ended, that is told by its end.
+                tokio::time::sleep(LAST_WORDS).await;
+                self.terminal
+                    .inform("the agent has closed its input: what the editor says to it goes nowhere");
+            };
+            // Our own requests are answered still.
+            tokio::join!(asked.discard(), telling);
+        }
+        std::future::pending().await
+    }
+
     /// Looks at a request of the editor; returns it with what is added.
-    fn asked(&self, id: &Value, method: &str, line: &[u8]) -> Option<Vec<u8>> {
+    fn asked(&self, id: &Id, method: &str, line: &[u8]) -> Option<Vec<u8>> {
         if !Sessions::is_about(method) {
             return None;
         }
         let passed = self.desk.sessions(|sessions| {
             let version = sessions.version;
-            let message = || serde_json::from_slice(line).ok();
             let entry = |name: &str, folder: &str| self.server.entry(name, folder, version);
-            sessions.request((id, method), message, entry)
+            sessions.request((id, method), line, entry)
         });
         match passed {
             Passed::AsItIs => None,
-            Passed::Changed(message) => Some(message.to_string().into_bytes()),
+            Passed::Changed(line) => Some(line),
             Passed::Unbound(why) => {
                 self.terminal
                     .inform(&format!("a session has none of Toolgate's tools: {why}"));
@@ -325,33 +359,53 @@ impl Proxy<'_> {
     }
 
     /// Hands on what the agent says, to its end.
-    async fn listen_to_agent<R: AsyncRead + Unpin>(&self, mut agent: Lines<R>, editor: mpsc::Sender<Vec<u8>>) {
+    async fn listen_to_agent<R: AsyncRead + Unpin>(&self, mut agent: Lines<R>, editor: Sender) -> Result<(), Over> {
         while let Some(line) = self.next(&mut agent, "the agent").await {
-            let Some(message) = self.understood(&line, "the agent") else {
-                continue;
+            let (bytes, is_last) = match line {
+                Line::Part { bytes, is_last, .. } => (bytes, is_last),
+                Line::Whole(line) => {
+                    match self.understood(&line, "the agent") {
+                        // Before the editor knows: what it does next is about that session.
+                        Some(Message::Answer(id)) if self.desk.waits_for(&id) => {
+                            self.desk.sessions(|sessions| sessions.answer(&id, &line));
+                        }
+                        Some(Message::Answer(_) | Message::Request(..) | Message::Notification(_) | Message::Other) => {
+                        }
+                        None => continue,
+                    }
+                    (line, true)
+                }
             };
-            if let Message::Answer(id) = &message
-                && self.desk.waits_for(id)
-                && let Ok(answer) = serde_json::from_slice(&line)
-            {
-                // Before the editor knows: what it does next is about that session.
-                self.desk.sessions(|sessions| sessions.answer(id, &answer));
-            }
-            if editor.send(line).await.is_err() {
-                return;
+            match editor.send(bytes, is_last).await {
+                Ok(()) => {}
+                Err(Refused::Stuck) => return Err(Over::Stuck("the editor")),
+                // Why is known where it is written.
+                Err(Refused::Closed) => return Ok(()),
             }
         }
+        Ok(())
     }
 
-    /// Returns the next line; none at the end.
-    async fn next<R: AsyncRead + Unpin>(&self, lines: &mut Lines<R>, who: &str) -> Option<Vec<u8>> {
+    /// Returns the next line, or a part of a long one; none at the end.
+    async fn next<R: AsyncRead + Unpin>(&self, lines: &mut Lines<R>, who: &str) -> Option<Line> {
         loop {
             match lines.next().await {
-                Ok(Some(Line::Whole(line))) => return Some(line),
-                Ok(Some(Line::TooLong(length))) => {
-                    let length = bytes(i64::try_from(length).unwrap_or(i64::MAX));
-                    let text = format!("a message of {who} is left out: it is too long ({length})");
-                    self.terminal.inform(&text);
+                Ok(Some(Line::Part {
+                    bytes: begun,
+                    is_first: true,
+                    ..
+                })) if !may_be_message(&begun) => {
+                    self.tell_nonsense(&begun, who);
+                    lines.skip();
+                }
+                Ok(Some(line)) => {
+                    if let Line::Part { is_first: true, .. } = &line {
+                        let longest = bytes(i64::try_from(MAX_LINE).unwrap_or(i64::MAX));
+                        self.terminal.inform(&format!(
+                            "a message of {who} is longer than {longest}: it is passed on unread"
+                        ));
+                    }
+                    return Some(line);
                 }
                 Ok(None) => return None,
                 Err(error) => {
@@ -366,38 +420,31 @@ impl Proxy<'_> {
     fn understood(&self, line: &[u8], who: &str) -> Option<Message> {
         let message = lines::read(line);
         if message.is_none() {
-            let shown = short(&String::from_utf8_lossy(line), NONSENSE);
-            self.terminal.inform(&format!("{who} says what is no message: {shown}"));
+            self.tell_nonsense(line, who);
         }
         message
     }
-}
 
-/// Writes to the editor what the agent says, and what is told beside it, until the agent says nothing more.
-async fn write(mut said: mpsc::Receiver<Vec<u8>>, mut told: mpsc::Receiver<Value>) -> io::Result<()> {
-    let mut editor = tokio::io::stdout();
-    loop {
-        let line = tokio::select! {
-            line = said.recv() => match line {
-                Some(line) => line,
-                None => return Ok(()),
-            },
-            Some(message) = told.recv() => message.to_string().into_bytes(),
-        };
-        put(&mut editor, &line).await?;
+    fn tell_nonsense(&self, line: &[u8], who: &str) {
+        let told = self.nonsense.fetch_add(1, Ordering::Relaxed);
+        if told >= MAX_NONSENSE {
+            // Nobody may be reading this: then it must come to an end.
+            if told == MAX_NONSENSE {
+                self.terminal.inform("more lines that are no messages are not told of");
+            }
+            return;
+        }
+        let start = &line[..line.len().min(NONSENSE * 4)];
+        let shown = short(&String::from_utf8_lossy(start), NONSENSE);
+        self.terminal.inform(&format!("{who} says what is no message: {shown}"));
     }
-}
-
-async fn put(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
-    to.write_all(line).await?;
-    to.write_all(b"\n").await?;
-    to.flush().await
 }
 
 /// Exits as the agent did; with what a shell makes of a signal.
 fn exit_of(ended: Option<Ended>) -> Exit {
     match ended {
-        Some(Ended::Code(0)) | None => Exit::Completed,
+        Some(Ended::Code(0)) => Exit::Completed,
+        None => Exit::Failed,
         Some(Ended::Code(code)) => Exit::Command(u8::try_from(code).unwrap_or(1)),
         Some(Ended::Signal(signal)) => {
             Exit::Command(u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128)))

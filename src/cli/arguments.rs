@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 use toolgate_contract::ModelRef;
+use toolgate_permission::hints::nearest;
 
 /// Which values a property takes, as far as it matters for reading one from the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,48 @@ fn common(shapes: impl Iterator<Item = Shape>) -> Shape {
     shapes
         .reduce(|one, other| if one == other { one } else { Shape::Either })
         .unwrap_or(Shape::Either)
+}
+
+/// Says which arguments a tool does not take, where its schema takes no others than it lists, and which are missing then. What is only
+/// missing the service says: a hook may add it.
+pub(super) fn wrong(tool: &str, schema: &Value, given: &[String], input: &Map<String, Value>) -> Option<String> {
+    let properties = schema["properties"].as_object()?;
+    if schema["additionalProperties"] != Value::Bool(false) {
+        return None;
+    }
+    let odd: Vec<&String> = given.iter().filter(|key| !properties.contains_key(*key)).collect();
+    if odd.is_empty() {
+        return None;
+    }
+    let required = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let missing: Vec<&str> = required.filter(|key| !input.contains_key(*key)).collect();
+    let names = || properties.keys().map(String::as_str);
+    let mut is_explained = false;
+    let mut parts: Vec<String> = Vec::new();
+    for key in odd {
+        let hint = match nearest(key, names()) {
+            // It is told below that it is missing.
+            Some(meant) if missing.contains(&meant) => {
+                is_explained = true;
+                String::new()
+            }
+            Some(meant) => {
+                is_explained = true;
+                format!(", did you mean `{meant}`?")
+            }
+            None => String::new(),
+        };
+        parts.push(format!("`{key}` is unknown{hint}"));
+    }
+    parts.extend(missing.iter().map(|key| format!("`{key}` is required")));
+    if !is_explained {
+        parts.push(format!("it takes {}", names().collect::<Vec<_>>().join(", ")));
+    }
+    Some(format!("{tool}: {}", parts.join("; ")))
 }
 
 /// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`, `7d`; a bare number counts seconds. The configuration reads its own, which
@@ -263,6 +306,36 @@ mod tests {
         assert!(add_pairs(&mut input, &twice, &schema()).unwrap_err().contains("twice"));
     }
 
+    #[test]
+    fn misspelt_names_are_pointed_out() {
+        let schema = json!({
+            "properties": {"pattern": {}, "path": {}, "include": {}},
+            "required": ["pattern"],
+            "additionalProperties": false,
+        });
+        let check = |given: &[&str], expected: Option<&str>| {
+            let input = given.iter().map(|key| ((*key).to_owned(), Value::Null)).collect();
+            let given: Vec<String> = given.iter().map(|key| (*key).to_owned()).collect();
+            assert_eq!(wrong("grep", &schema, &given, &input).as_deref(), expected);
+        };
+        check(&["patern"], Some("grep: `patern` is unknown; `pattern` is required"));
+        check(
+            &["pattern", "pth"],
+            Some("grep: `pth` is unknown, did you mean `path`?"),
+        );
+        check(
+            &["pattern", "zzzzzz"],
+            Some("grep: `zzzzzz` is unknown; it takes pattern, path, include"),
+        );
+        check(
+            &["zzzzzz"],
+            Some("grep: `zzzzzz` is unknown; `pattern` is required; it takes pattern, path, include"),
+        );
+        check(&["pattern"], None);
+        check(&["path"], None);
+        let open = json!({"properties": {"command": {}}});
+        assert_eq!(wrong("bash", &open, &["bogus".to_owned()], &Map::new()), None);
+    }
     #[test]
     fn durations_have_units() {
         fn check(text: &str, millis: Option<u64>) {

@@ -61,8 +61,8 @@ A command gets a terminal if its call asks for one:
   toolgate call bash --input '{\"command\": \"bash\", \"description\": \"A shell\", \"background\": true,
     \"terminal\": {\"columns\": 80, \"rows\": 24}}'
 
-Exit codes: 0 left or completed, 1 the call failed, 2 usage, 4 cancelled or timed out, 5 no server, or the call has no
-terminal or has ended, 130 interrupted.")]
+Exit codes: 0 left or completed, 1 the call failed, 2 invalid, 4 cancelled or timed out, 5 no server,
+8 no such call, 9 the call has no terminal or has ended, 130 interrupted.")]
 pub(super) struct AttachArgs {
     /// The call's id; `toolgate calls --tool background --state running` lists them.
     call: String,

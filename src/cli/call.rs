@@ -19,14 +19,14 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
-    CallContext, CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState,
-    ReplyPromptRequest, ReplyResult, ToolDefinition,
+    CallContext, CallEvent, CallOutcome, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
+    PromptState, ReplyPromptRequest, ReplyResult, ToolDefinition,
 };
 use toolgate_permission::hints::nearest;
 
 use super::answers::{PromptArgs, Prompts};
 use super::arguments;
-use super::connection::Connection;
+use super::connection::{Connection, NEEDS_SERVER};
 use super::dry_run;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -74,8 +74,8 @@ Examples:
   toolgate call bash command='rm -r build' description='Cleans up' --dry-run
   git log -1 --format=%B | jq -Rs '{content: ., filePath: \"msg.txt\"}' | toolgate call write --input-file -
 
-Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or timed out, 5 no server or RPC error,
-6 a person would be asked (--dry-run), 130 interrupted.")]
+Exit codes: 0 completed, 1 failed, 2 invalid, 3 denied or rejected, 4 cancelled or timed out, 5 no server, 6 a person would be
+asked (--dry-run), 8 no such tool, 9 the server refused, 130 interrupted.")]
 pub(super) struct CallArgs {
     /// The tool's name; `toolgate tools` lists them.
     tool: String,
@@ -128,22 +128,20 @@ pub(super) struct CallArgs {
 
 impl CallArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let why = "--keep and --wait need a server that outlives this command: name one with --server, or start one for \
-                   this folder with `toolgate serve`";
         let needs_server = self.keep || self.prompts.leaves();
         if needs_server && self.standalone {
-            return Err(Failure::Usage(why.to_owned()));
+            return Err(Failure::Usage(NEEDS_SERVER.to_owned()));
         }
         let mut interrupts = Interrupts::listen()?;
         let text = self.input_text()?;
         let workspace = self.viewpoint.workspace.as_deref();
-        if needs_server && !Connection::is_there(globals, workspace).await {
-            return Err(Failure::Usage(why.to_owned()));
+        if needs_server {
+            Connection::must_outlive(globals, workspace).await?;
         }
         let connection = if self.standalone {
             Connection::open(globals, workspace).await?
         } else {
-            Connection::attach(globals, workspace).await?
+            Connection::attach(globals, workspace, terminal).await?
         };
         if globals.server.is_none() && !connection.is_private() {
             let url = &connection.url;
@@ -162,7 +160,7 @@ impl CallArgs {
         terminal: &Terminal,
         interrupts: &mut Interrupts,
     ) -> Result<Exit, Failure> {
-        let request = tokio::select! {
+        let (request, is_listed) = tokio::select! {
             request = self.request(connection, text) => request?,
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
@@ -176,6 +174,7 @@ impl CallArgs {
         let start = Start::Execute(Box::new(request));
         let mut conversation = Conversation::new(connection, start.call_id(), &self.tool, terminal, &self.prompts);
         conversation.command_exit_code = self.exit_code;
+        conversation.is_listed = is_listed;
         let follower = Follower::start(connection.client.clone(), start);
         conversation.run(follower, interrupts, self.keep).await
     }
@@ -198,7 +197,12 @@ impl CallArgs {
         Ok(Some(text))
     }
 
-    async fn request(&self, connection: &Connection, text: Option<String>) -> Result<ExecuteToolRequest, Failure> {
+    /// Returns the request, and whether its tool is one of those that are listed.
+    async fn request(
+        &self,
+        connection: &Connection,
+        text: Option<String>,
+    ) -> Result<(ExecuteToolRequest, bool), Failure> {
         let mut input: Map<String, Value> = match &text {
             Some(text) => serde_json::from_str(text)
                 .map_err(|error| Failure::Usage(format!("the input is not a JSON object: {error}")))?,
@@ -217,13 +221,14 @@ impl CallArgs {
             Some(text) if self.pairs.is_empty() => text,
             _ => {
                 let given = arguments::add_pairs(&mut input, &self.pairs, &schema).map_err(Failure::Usage)?;
-                let odd = odd_argument(&self.tool, &schema, given.iter().map(String::as_str));
-                odd.map_or(Ok(()), |why| Err(Failure::Usage(why)))?;
+                let wrong = arguments::wrong(&self.tool, &schema, &given, &input);
+                wrong.map_or(Ok(()), |why| Err(Failure::Usage(why)))?;
                 Value::Object(input).to_string()
             }
         };
         let timeout = self.timeout.map(prost_types::Duration::try_from).transpose();
-        Ok(ExecuteToolRequest {
+        let is_listed = tools.is_empty() || tools::find(&tools, &self.tool).is_some();
+        let request = ExecuteToolRequest {
             context: Some(CallContext {
                 directory: self.directory.clone().unwrap_or_default(),
                 environment: self.environment.iter().cloned().collect(),
@@ -235,7 +240,8 @@ impl CallArgs {
             timeout: timeout.map_err(|error| Failure::Usage(format!("--timeout: {error}")))?,
             on_disconnect: on_disconnect(self.keep),
             output: self.output.mode().into(),
-        })
+        };
+        Ok((request, is_listed))
     }
 
     /// Returns the schema of the tool. One that is not listed can be called all the same, and its values are then read as they
@@ -243,7 +249,7 @@ impl CallArgs {
     fn schema(&self, tools: &[ToolDefinition]) -> Result<Value, Failure> {
         let Some(tool) = tools::find(tools, &self.tool) else {
             return match nearest(&self.tool, tools.iter().map(|tool| tool.name.as_str())) {
-                Some(meant) => Err(Failure::Usage(format!(
+                Some(meant) => Err(Failure::NotFound(format!(
                     "this agent has no tool `{}`; did you mean `{meant}`?",
                     self.tool
                 ))),
@@ -257,21 +263,6 @@ impl CallArgs {
 /// Says whether there is no such workspace now.
 fn is_not_there(error: &Error) -> bool {
     error.code() == Code::NotFound || error.reason().as_deref() == Some("WORKSPACE_NOT_READY")
-}
-
-/// Says which argument a tool does not take, where its schema takes no others than it lists.
-fn odd_argument<'a>(tool: &str, schema: &Value, mut given: impl Iterator<Item = &'a str>) -> Option<String> {
-    let properties = schema["properties"].as_object()?;
-    if schema["additionalProperties"] != Value::Bool(false) {
-        return None;
-    }
-    let odd = given.find(|key| !properties.contains_key(*key))?;
-    let names: Vec<&str> = properties.keys().map(String::as_str).collect();
-    let hint = match nearest(odd, names.iter().copied()) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("it takes {}", names.join(", ")),
-    };
-    Some(format!("`{odd}` is not an argument of {tool}; {hint}"))
 }
 
 type Asking = Pin<Box<dyn Future<Output = std::io::Result<Decision>> + Send>>;
@@ -291,6 +282,8 @@ pub(super) struct Conversation {
     /// Follows the call that this one made last, for what that one asks.
     child: Option<Follower>,
     command_exit_code: bool,
+    /// The tool is one of those that are listed for the agent.
+    is_listed: bool,
     /// A permission that the call asked for was not given. It may complete all the same, with what it has.
     refused: bool,
 }
@@ -323,6 +316,7 @@ impl Conversation {
             asking: None,
             child: None,
             command_exit_code: false,
+            is_listed: true,
             refused: false,
         }
     }
@@ -529,6 +523,12 @@ impl Conversation {
             },
             _ => exit,
         };
+        if let Some(Event::Completed(end)) = &event.event
+            && end.outcome() == CallOutcome::Invalid
+            && !self.is_listed
+        {
+            return Exit::NotFound;
+        }
         // What was refused is in the result, for the model; a script must see it as well.
         if self.refused && exit.code() == 0 {
             Exit::Denied
@@ -568,21 +568,4 @@ pub(super) async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -
 async fn cancel(client: Client, call_id: String) -> Result<(), Failure> {
     client.cancel_call(call_id).await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn misspelt_names_are_pointed_out() {
-        let schema = serde_json::json!({"properties": {"command": {}, "timeout": {}}, "additionalProperties": false});
-        let why = odd_argument("bash", &schema, ["comand"].into_iter()).unwrap();
-        assert!(why.contains("did you mean `command`?"), "{why}");
-        let why = odd_argument("bash", &schema, ["bogus"].into_iter()).unwrap();
-        assert!(why.ends_with("it takes command, timeout"), "{why}");
-        assert_eq!(odd_argument("bash", &schema, ["command"].into_iter()), None);
-        let open = serde_json::json!({"properties": {"command": {}}});
-        assert_eq!(odd_argument("bash", &open, ["bogus"].into_iter()), None);
-    }
 }

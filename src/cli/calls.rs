@@ -1,7 +1,8 @@
 //! `toolgate calls`, `watch` and `cancel`: calls that are already there.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use prost_types::Timestamp;
@@ -14,7 +15,9 @@ use super::arguments;
 use super::call::OutputChoice;
 use super::connection;
 use super::exit::{Exit, Failure};
+use super::folder;
 use super::globals::Globals;
+use super::instances::Instance;
 use super::interrupts::Interrupts;
 use super::prompt;
 use super::terminal::{Terminal, short};
@@ -22,6 +25,7 @@ use super::view::CallView;
 use super::words;
 
 const TITLE: usize = 60;
+const WHOLE_TITLE: usize = 200;
 const LARGEST_PAGE: u32 = 500;
 
 /// A state of a call.
@@ -131,21 +135,21 @@ impl CallsArgs {
         let clients = connection::connect_all(globals).await?;
         let is_one = clients.len() == 1;
         let most = if self.all { u32::MAX } else { self.limit };
-        let mut calls: Vec<Call> = Vec::new();
+        let mut calls: Vec<(usize, Call)> = Vec::new();
         let mut known = HashSet::new();
         let mut problem = None;
-        for (_, client) in clients {
+        for (service, (_, client)) in clients.iter().enumerate() {
             let mut take = |call: Call| {
                 if is_one && terminal.json {
                     return terminal.message(&call);
                 }
                 // Services that share their records tell of the same calls.
                 if known.insert(call.call_id.clone()) {
-                    calls.push(call);
+                    calls.push((service, call));
                 }
                 Ok(())
             };
-            match self.list(&client, most, &mut take).await {
+            match self.list(client, most, &mut take).await {
                 Ok(()) => {}
                 Err(failure) if is_one => return Err(failure),
                 Err(failure) => problem = problem.or(Some(failure)),
@@ -155,15 +159,16 @@ impl CallsArgs {
             return Err(failure);
         }
         if !is_one {
-            calls.sort_by_key(|call| Reverse(call.create_time.map(|time| (time.seconds, time.nanos))));
+            calls.sort_by_key(|(_, call)| Reverse(call.create_time.map(|time| (time.seconds, time.nanos))));
             calls.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         }
         if terminal.json {
-            calls.iter().try_for_each(|call| terminal.message(call))?;
-        } else {
-            let rows: Vec<_> = calls.iter().map(row).collect();
-            terminal.table(&CALL_HEADINGS, &rows)?;
+            calls.iter().try_for_each(|(_, call)| terminal.message(call))?;
+            return Ok(Exit::Completed);
         }
+        let folders = folders_of(&clients, &calls).await;
+        let calls: Vec<Call> = calls.into_iter().map(|(_, call)| call).collect();
+        show(&calls, &folders, terminal)?;
         Ok(Exit::Completed)
     }
 
@@ -208,16 +213,78 @@ impl CallsArgs {
     }
 }
 
-/// The headings of [`row`].
-pub(super) const CALL_HEADINGS: [&str; 6] = ["CALL", "TOOL", "STATE", "BEGUN", "SESSION", "TITLE"];
+/// Returns the folder that each call works in; nothing where all of them work in the same one.
+async fn folders_of(clients: &[(Instance, Client)], calls: &[(usize, Call)]) -> Vec<String> {
+    let workspace = |call: &Call| {
+        call.context
+            .as_ref()
+            .map_or(String::new(), |context| context.workspace.clone())
+    };
+    let places: HashSet<_> = calls
+        .iter()
+        .map(|(service, call)| (*service, workspace(call)))
+        .collect();
+    if places.len() < 2 {
+        return Vec::new();
+    }
+    let mut known = HashMap::new();
+    for (service, (_, client)) in clients.iter().enumerate() {
+        // A service that is gone meanwhile leaves the names.
+        for found in client.server_info().await.map_or(Vec::new(), |info| info.workspaces) {
+            known.insert((service, found.name), found.directory);
+        }
+    }
+    let folder = |(service, call): &(usize, Call)| {
+        let place = (*service, workspace(call));
+        let folder = known.get(&place).map_or(place.1.as_str(), String::as_str);
+        folder::shown(Path::new(folder))
+    };
+    calls.iter().map(folder).collect()
+}
 
-/// Returns a call as a line of a table.
-pub(super) fn row(call: &Call) -> Vec<String> {
-    let session = call
-        .context
-        .as_ref()
-        .map(|context| context.session_id.clone())
-        .unwrap_or_default();
+/// Shows calls as a table: their folders if they are given, and their sessions unless each call has its own.
+pub(super) fn show(calls: &[Call], folders: &[String], terminal: &Terminal) -> Result<(), Failure> {
+    let session = |call: &Call| {
+        call.context
+            .as_ref()
+            .map_or(String::new(), |context| context.session_id.clone())
+    };
+    let has_sessions = calls
+        .iter()
+        .any(|call| session(call) != format!("ses_{}", call.call_id));
+    let mut headings = vec!["CALL", "TOOL", "STATE", "BEGUN", "TOOK"];
+    headings.extend((!folders.is_empty()).then_some("FOLDER"));
+    headings.extend(has_sessions.then_some("SESSION"));
+    headings.push("TITLE");
+    let time = if terminal.width.is_some() {
+        words::short_time
+    } else {
+        words::time
+    };
+    let rows = calls.iter().enumerate().map(|(index, call)| {
+        let mut row = vec![
+            call.call_id.clone(),
+            call.tool.clone(),
+            state(call),
+            call.create_time.map(time).unwrap_or_default(),
+            took(call).unwrap_or_default(),
+        ];
+        row.extend(folders.get(index).cloned());
+        row.extend(has_sessions.then(|| session(call)));
+        row.push(short(&about(call), WHOLE_TITLE));
+        row
+    });
+    terminal.table(&headings, &rows.collect::<Vec<_>>())
+}
+
+/// Returns how long a call took that has ended, with its waiting.
+fn took(call: &Call) -> Option<String> {
+    let time = words::between(call.create_time?, call.end_time?)?;
+    Some(words::duration(time))
+}
+
+/// Says where a call is, or how it has ended.
+fn state(call: &Call) -> String {
     let state = match &call.ending {
         Some(call::Ending::Failed(end)) => words::failure_reason(end.reason),
         Some(call::Ending::Completed(end)) => words::outcome(end),
@@ -227,19 +294,10 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         "" => state,
         what => format!("{state} for {}", short(what, TITLE)),
     };
-    let state = match call.background_processes.len() {
+    match call.background_processes.len() {
         0 => state,
         count => format!("{state}, {count} in background"),
-    };
-    let begun = call.create_time.map(words::time).unwrap_or_default();
-    vec![
-        call.call_id.clone(),
-        call.tool.clone(),
-        state,
-        begun,
-        session,
-        short(&about(call), TITLE),
-    ]
+    }
 }
 
 /// Says what a call is about: its title, and what it touches unless the title says that.

@@ -45,7 +45,7 @@ impl ConfigArgs {
 }
 
 fn show(explained: &Value, terminal: &Terminal) -> Result<(), Failure> {
-    terminal.table(
+    terminal.whole_table(
         &["KEY", "FROM", "VALUE"],
         &rows(&explained["service"], &["key", "source", "value"]),
     )?;
@@ -63,8 +63,8 @@ fn show(explained: &Value, terminal: &Terminal) -> Result<(), Failure> {
         terminal.line(&format!("worktree  {}", cell(&workspace["worktree"])))?;
         let pretty = serde_json::to_string_pretty(&workspace["opencode"]).unwrap_or_default();
         terminal.line(&format!("tools' configuration {}", visible(&pretty)))?;
-        terminal.table(&["VALUE", "FROM"], &rows(&workspace["sources"], &["pointer", "source"]))?;
-        terminal.table(&["AGENT", "MODE"], &rows(&workspace["agents"], &["name", "mode"]))?;
+        terminal.whole_table(&["VALUE", "FROM"], &rows(&workspace["sources"], &["pointer", "source"]))?;
+        terminal.whole_table(&["AGENT", "MODE"], &rows(&workspace["agents"], &["name", "mode"]))?;
     }
     Ok(())
 }

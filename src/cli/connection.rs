@@ -11,15 +11,21 @@ use toolgate_server::app::unshield;
 
 use super::credentials::CredentialArgs;
 use super::exit::{Exit, Failure};
+use super::folder;
 use super::globals::Globals;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
+use super::terminal::Terminal;
 
 /// How often a lost connection is tried again.
 pub(super) const MAX_ATTEMPTS: u32 = 8;
 
 /// What a filter names to mean all workspaces that the caller may see.
 pub(super) const ALL_WORKSPACES: &str = "-";
+
+/// Why a command can do something only with a server that is there to stay.
+pub(super) const NEEDS_SERVER: &str = "--keep and --wait need a server that outlives this command: name one with --server, or start one for \
+                                       this folder with `toolgate serve`";
 
 /// Longer than that many attempts take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -44,7 +50,13 @@ fn the_one(found: Vec<Instance>) -> Result<String, Failure> {
         [] => Ok(DEFAULT_TARGET.to_owned()),
         [one] => Ok(one.url.clone()),
         several => {
-            let listed: String = several.iter().map(|one| format!("\n  {}", one.url)).collect();
+            let listed = several.iter().map(|one| {
+                let folders = one.workspaces.iter().map(|(_, path)| folder::shown(path));
+                format!("\n  {}  {}", one.url, folders.collect::<Vec<_>>().join(", "))
+                    .trim_end()
+                    .to_owned()
+            });
+            let listed: String = listed.collect();
             let text = format!("several services run here; name one of them with --server:{listed}");
             Err(Failure::Usage(text))
         }
@@ -185,6 +197,15 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
     }
 }
 
+/// A running service that a command may use, because it has the folder.
+enum Found {
+    /// One that judges calls as a service of this command would.
+    Fits(Box<Connection>),
+    /// Only one that was started with other settings: where it is, and the names of these.
+    Differs(String, Vec<String>),
+    None,
+}
+
 /// A client, with the service behind it where that was started for the command.
 pub(super) struct Connection {
     /// The client.
@@ -200,35 +221,53 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the server that is named, else to the service that runs here and has the folder, if there is one and it
-    /// lets this user in; else starts a service in this process.
-    pub(super) async fn attach(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+    /// Connects to the server that is named, else to the service that runs here and has the folder, if there is one, it lets this user
+    /// in, and it judges calls as one of this command would; else starts a service in this process.
+    pub(super) async fn attach(
+        globals: &Globals,
+        workspace: Option<&str>,
+        terminal: &Terminal,
+    ) -> Result<Self, Failure> {
         match Self::find(globals, workspace).await {
-            Some(found) => Ok(found),
-            None => Self::open(globals, workspace).await,
+            Found::Fits(found) => Ok(*found),
+            Found::Differs(url, settings) => {
+                terminal.inform(&format!(
+                    "{url} has this folder, but was started with another {}: a separate service does this",
+                    settings.join(", ")
+                ));
+                Self::open(globals, workspace).await
+            }
+            Found::None => Self::open(globals, workspace).await,
         }
     }
 
-    /// Connects to the service that runs here and has the folder, or a workspace of the name, unless a server is named.
-    async fn find(globals: &Globals, workspace: Option<&str>) -> Option<Self> {
-        if globals.server.is_some() {
-            return None;
-        }
+    /// Looks for the service that runs here and has the folder, or a workspace of the name, unless a server is named.
+    async fn find(globals: &Globals, workspace: Option<&str>) -> Found {
         let folder = directory(workspace.unwrap_or("."));
         let wanted = folder.as_ref().map(|folder| folder.to_string_lossy());
-        let wanted = wanted.as_deref().or(workspace)?;
+        let wanted = wanted.as_deref().or(workspace);
+        let (None, Some(wanted)) = (&globals.server, wanted) else {
+            return Found::None;
+        };
+        let mut differs = Found::None;
         for instance in service::that_may_have(folder.as_deref(), globals.config.clone()) {
             if let Ok(client) = connect_to(&instance.url, &globals.credentials).await
                 && let Ok(info) = client.server_info().await
+                // What listens there is what has told of itself.
+                && info.instance_id == instance.id
                 && let Some(found) = info
                     .workspaces
                     .into_iter()
                     .find(|one| one.directory == wanted || Some(one.name.as_str()) == workspace)
             {
-                return Some(Self::running(client, found.name, instance.url, globals));
+                let settings = service::differences(&instance);
+                if settings.is_empty() {
+                    return Found::Fits(Box::new(Self::running(client, found.name, instance.url, globals)));
+                }
+                differs = Found::Differs(instance.url, settings);
             }
         }
-        None
+        differs
     }
 
     fn running(client: Client, workspace: String, url: String, globals: &Globals) -> Self {
@@ -241,9 +280,22 @@ impl Connection {
         }
     }
 
-    /// Returns whether there is a server that outlives the command: one that is named, or one that has the folder.
-    pub(super) async fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
-        globals.server.is_some() || Self::find(globals, workspace).await.is_some()
+    /// Checks that there is a server that outlives the command: one that is named, or one that has the folder.
+    ///
+    /// # Errors
+    /// There is none, or one that judges calls otherwise; the text says what to do.
+    pub(super) async fn must_outlive(globals: &Globals, workspace: Option<&str>) -> Result<(), Failure> {
+        if globals.server.is_some() {
+            return Ok(());
+        }
+        match Self::find(globals, workspace).await {
+            Found::Fits(_) => Ok(()),
+            Found::Differs(url, settings) => Err(Failure::Usage(format!(
+                "{NEEDS_SERVER}. {url} has this folder, but was started with another {}: --server {url} uses it as it is",
+                settings.join(", ")
+            ))),
+            Found::None => Err(Failure::Usage(NEEDS_SERVER.to_owned())),
+        }
     }
 
     /// Connects to the server that is named, or starts a service in this process when none is.

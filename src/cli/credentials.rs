@@ -9,9 +9,11 @@ use clap::Args;
 use toolgate_client::{Credentials, Token};
 
 use super::exit::Failure;
+use super::globals::SERVER_HEADING;
 
 /// What a command needs to talk to a server that asks who calls.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = SERVER_HEADING)]
 pub(super) struct CredentialArgs {
     /// The token to show to the server. Others can see it in the list of processes: prefer --token-file or the
     /// variable.

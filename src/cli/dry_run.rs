@@ -60,6 +60,7 @@ fn exit(evaluation: &CallEvaluation) -> Exit {
     let fails = fails(evaluation);
     match evaluation.action() {
         PermissionAction::Deny => Exit::Denied,
+        _ if evaluation.tool == INVALID => Exit::Usage,
         _ if fails => Exit::Failed,
         PermissionAction::Allow => Exit::Completed,
         PermissionAction::Ask | PermissionAction::Unspecified => Exit::Asked,
@@ -166,6 +167,6 @@ mod tests {
         check(PermissionAction::Deny, "", "bash", Exit::Denied);
         check(PermissionAction::Deny, "no file", "bash", Exit::Denied);
         check(PermissionAction::Ask, "no file", "edit", Exit::Failed);
-        check(PermissionAction::Allow, "", INVALID, Exit::Failed);
+        check(PermissionAction::Allow, "", INVALID, Exit::Usage);
     }
 }

@@ -19,18 +19,22 @@ pub enum Exit {
     Completed,
     /// The call failed.
     Failed,
-    /// The command line or the configuration is wrong.
+    /// The command line, the configuration or the arguments of a tool are wrong.
     Usage,
     /// A rule or a person refused, or nobody was there to allow it.
     Denied,
     /// The call was cancelled or ran too long.
     Cancelled,
-    /// The server cannot be reached or started, or an RPC failed.
+    /// The server cannot be reached or started.
     Unreachable,
     /// A person would be asked.
     Asked,
     /// A worker had to stop: another run may have its workspaces.
     Replaced,
+    /// There is nothing of the name: no such tool, call, session, output or file.
+    NotFound,
+    /// The server refused the request, or failed at it.
+    Refused,
     /// The user interrupted.
     Interrupted,
     /// The exit code of the command that a call ran.
@@ -49,6 +53,8 @@ impl Exit {
             Self::Unreachable => 5,
             Self::Asked => 6,
             Self::Replaced => 7,
+            Self::NotFound => 8,
+            Self::Refused => 9,
             Self::Interrupted => 130,
             Self::Command(code) => code,
         }
@@ -62,8 +68,8 @@ impl Exit {
             | FailureReason::PromptExpired
             | FailureReason::DoomLoop => Self::Denied,
             FailureReason::Cancelled | FailureReason::TimedOut | FailureReason::Drained => Self::Cancelled,
+            FailureReason::InvalidArguments => Self::Usage,
             FailureReason::Unspecified
-            | FailureReason::InvalidArguments
             | FailureReason::ToolError
             | FailureReason::Quota
             | FailureReason::Lost
@@ -71,18 +77,29 @@ impl Exit {
         }
     }
 
+    /// Returns how an RPC that failed ends the program.
+    fn of_status(status: &Status) -> Self {
+        let is_told = status.get_details_error_info().is_some();
+        match (status.code(), is_told) {
+            (Code::InvalidArgument, _) => Self::Usage,
+            (Code::NotFound, _) => Self::NotFound,
+            // Or the connection was lost, if the service does not say why.
+            (Code::Unavailable, _) | (Code::Cancelled | Code::DeadlineExceeded | Code::Unknown, false) => {
+                Self::Unreachable
+            }
+            _ => Self::Refused,
+        }
+    }
+
     /// Returns how a file that cannot be shown or changed, or a port that cannot be opened, ends the program.
     fn of_refusal(status: &Status) -> Self {
         let reason = status.get_details_error_info().map(|info| info.reason);
         match (status.code(), reason.as_deref()) {
-            (Code::InvalidArgument, _) => Self::Usage,
-            (Code::PermissionDenied, Some("SCOPE_MISSING" | "WORKSPACES_LIMITED" | "FOREIGN_HOST")) => {
-                Self::Unreachable
-            }
+            (Code::PermissionDenied, Some("SCOPE_MISSING" | "WORKSPACES_LIMITED" | "FOREIGN_HOST")) => Self::Refused,
             (Code::PermissionDenied, Some(_)) => Self::Denied,
             (Code::Cancelled | Code::DeadlineExceeded, Some(_)) => Self::Cancelled,
-            (Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted, Some(_)) => Self::Failed,
-            _ => Self::Unreachable,
+            (Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted, Some(_)) => Self::Failed,
+            _ => Self::of_status(status),
         }
     }
 }
@@ -99,6 +116,9 @@ pub(super) enum Failure {
     /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),
+    /// There is nothing of the name.
+    #[error("{0}")]
+    NotFound(String),
     /// The configuration is invalid.
     #[error("{0}")]
     Configuration(String),
@@ -169,8 +189,9 @@ impl Failure {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
             Self::Refused(Error::Status(status)) => Exit::of_refusal(status),
             Self::Client(Error::Save { .. } | Error::Write(_)) => Exit::Failed,
-            Self::Client(Error::Status(status)) if status.code() == Code::InvalidArgument => Exit::Usage,
-            Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
+            Self::Client(Error::Status(status)) => Exit::of_status(status),
+            Self::NotFound(_) => Exit::NotFound,
+            Self::Client(Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
             | Self::StartGateway(_)
             | Self::Database(_)
@@ -214,6 +235,7 @@ impl Failure {
             Self::Client(_)
             | Self::Refused(_)
             | Self::Usage(_)
+            | Self::NotFound(_)
             | Self::Configuration(_)
             | Self::Start(_)
             | Self::StartGateway(_)
@@ -270,11 +292,12 @@ fn details(details: &ErrorDetails, message: &str, verbose: bool) -> String {
     let mut lines: Vec<String> = said_more.map(|(what, problem)| format!("{what}: {problem}")).collect();
     if let Some(resource) = details.resource_info() {
         let what = format!("{} {}", resource.resource_type, resource.resource_name);
-        lines.push(if resource.description.is_empty() {
-            what
-        } else {
-            format!("{what}: {}", resource.description)
-        });
+        // What the message says as well is told once.
+        match resource.description.as_str() {
+            "" => lines.push(what),
+            description if message.contains(description) && message.contains(&resource.resource_name) => {}
+            description => lines.push(format!("{what}: {description}")),
+        }
     }
     if let Some(info) = details.error_info().filter(|_| verbose) {
         let facts: Vec<_> = info
@@ -303,7 +326,7 @@ mod tests {
             assert_eq!(Exit::of_failure(reason).code(), code, "{reason:?}");
         }
         check(FailureReason::ToolError, 1);
-        check(FailureReason::InvalidArguments, 1);
+        check(FailureReason::InvalidArguments, 2);
         check(FailureReason::Lost, 1);
         check(FailureReason::Denied, 3);
         check(FailureReason::Rejected, 3);
@@ -322,7 +345,11 @@ mod tests {
         check(&Failure::Usage(String::new()), 2);
         check(&Failure::Configuration(String::new()), 2);
         check(&Failure::Start(String::new()), 5);
-        check(&Failure::from(Status::not_found("x")), 5);
+        check(&Failure::NotFound(String::new()), 8);
+        check(&Failure::from(Status::not_found("x")), 8);
+        check(&Failure::from(Status::unavailable("x")), 5);
+        check(&Failure::from(Status::permission_denied("x")), 9);
+        check(&Failure::from(Status::internal("x")), 9);
         check(&Failure::from(Status::invalid_argument("x")), 2);
         check(&Failure::BrokenPipe, 0);
     }
@@ -337,12 +364,12 @@ mod tests {
             let failure = Failure::from(Status::with_error_details(code, "x", details));
             assert_eq!(failure.into_refusal().exit().code(), expected, "{code:?} {reason:?}");
         }
-        check(Code::NotFound, Some("NOT_FOUND"), 1);
+        check(Code::NotFound, Some("NOT_FOUND"), 8);
         check(Code::FailedPrecondition, Some("CONTENT_DIFFERS"), 1);
         check(Code::InvalidArgument, Some("INVALID_FIELD"), 2);
         check(Code::PermissionDenied, Some("DENIED_BY_RULE"), 3);
         check(Code::PermissionDenied, Some("OUTSIDE_WORKSPACE"), 3);
-        check(Code::PermissionDenied, Some("SCOPE_MISSING"), 5);
+        check(Code::PermissionDenied, Some("SCOPE_MISSING"), 9);
         check(Code::Cancelled, Some("CANCELLED"), 4);
         check(Code::Cancelled, None, 5);
         check(Code::Unavailable, Some("DRAINING"), 5);
@@ -369,5 +396,10 @@ mod tests {
             Failure::from(Status::new(Code::DataLoss, "")).describe(false),
             "data loss"
         );
+        let mut about = ErrorDetails::new();
+        about.set_resource_info("template", "none", "", "there is no template \"none\"");
+        let status = Status::with_error_details(Code::NotFound, "there is no template \"none\"", about);
+        let told = "there is no template \"none\" (not found)";
+        assert_eq!(Failure::from(status).describe(false), told);
     }
 }

@@ -35,8 +35,8 @@ Examples:
   toolgate files get src ./copy
   toolgate files get src - | tar -t
 
-Exit codes: 0 done, 1 nothing is there or it could not be done, 2 usage, 3 denied, rejected or outside of the workspace,
-4 cancelled, 5 no server or RPC error, 130 interrupted.")]
+Exit codes: 0 done, 1 it could not be done, 2 invalid, 3 denied, rejected or outside of the workspace, 4 cancelled,
+5 no server, 8 nothing is there, 9 the server refused, 130 interrupted.")]
 pub(super) struct FilesArgs {
     /// The agent whose permissions count; `build` if none is named.
     #[arg(
@@ -153,13 +153,11 @@ impl FilesArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let leaves = self.action.prompts().is_some_and(PromptArgs::leaves);
         let workspace = self.workspace.as_deref();
-        if leaves && !Connection::is_there(globals, workspace).await {
-            let why = "--wait needs a server that outlives this command: name one with --server, or start one for this \
-                       folder with `toolgate serve`";
-            return Err(Failure::Usage(why.to_owned()));
+        if leaves {
+            Connection::must_outlive(globals, workspace).await?;
         }
         let mut interrupts = Interrupts::listen()?;
-        let connection = Connection::attach(globals, workspace).await?;
+        let connection = Connection::attach(globals, workspace, terminal).await?;
         let files = connection.client.files();
         let place = Place {
             client: &connection.client,
@@ -289,7 +287,7 @@ impl Place<'_> {
                 .try_for_each(|file| self.terminal.line(&on_one_line(&file.path)));
         }
         let rows: Vec<_> = found.iter().map(row).collect();
-        self.terminal.table(&["MODE", "BYTES", "MODIFIED", "PATH"], &rows)
+        self.terminal.whole_table(&["MODE", "BYTES", "MODIFIED", "PATH"], &rows)
     }
 
     async fn stat(&self, path: String, with_sha256: bool) -> Result<(), Failure> {
@@ -312,7 +310,7 @@ impl Place<'_> {
         ];
         let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
         let rows: Vec<_> = known.map(|(name, value)| vec![name.to_owned(), value]).collect();
-        self.terminal.table(&[], &rows)
+        self.terminal.whole_table(&[], &rows)
     }
 
     async fn print(&self, path: String, bytes: Option<Range>) -> Result<(), Failure> {

@@ -29,8 +29,8 @@ use super::words;
 #[command(after_help = "\
 The port is opened by a call of its own, which asks for the permission `port`. It is cancelled when this command ends.
 
-Exit codes: 0 the port was closed, 1 the program does not listen, 2 usage, 3 denied or rejected, 4 cancelled, 5 no server or
-RPC error, 130 interrupted.")]
+Exit codes: 0 the port was closed, 1 the program does not listen, 2 invalid, 3 denied or rejected, 4 cancelled, 5 no server,
+8 no such call, 9 the server refused, 130 interrupted.")]
 pub(super) struct ForwardArgs {
     /// The call whose program listens; `toolgate ports` lists them.
     call: String,

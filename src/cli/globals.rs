@@ -10,21 +10,13 @@ use super::credentials::CredentialArgs;
 use super::exit::Failure;
 use super::terminal::Colour;
 
+/// The heading of the options that say which server is meant, and how to reach it.
+pub(super) const SERVER_HEADING: &str = "The server";
+
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
-    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` and `files` use the service that has the folder,
-    /// or start their own; `acp`, `mcp`, `revert` and `tools` always start their own. Other commands find your running services on this
-    /// machine, or else try the configured socket, then http://127.0.0.1:50551.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "TOOLGATE_SERVER",
-        hide_env_values = true
-    )]
-    pub(super) server: Option<String>,
     /// The service's configuration file (toolgate.toml).
     #[arg(
         long,
@@ -35,9 +27,12 @@ pub(super) struct Globals {
     )]
     pub(super) config: Option<PathBuf>,
     /// Print one JSON object per line: messages of the contract as protobuf JSON, as grpcurl prints them. `serve`, `forward`,
-    /// `config` and `audit verify` print objects of their own.
+    /// `config`, `init`, `setup` and `audit verify` print objects of their own.
     #[arg(long, global = true)]
     pub(super) json: bool,
+    /// Show times in UTC, not in the time zone of this machine.
+    #[arg(long, global = true)]
+    pub(super) utc: bool,
     /// When to use colour; NO_COLOR is respected.
     #[arg(
         long,
@@ -49,11 +44,23 @@ pub(super) struct Globals {
         hide_env_values = true
     )]
     pub(super) color: Colour,
-    #[command(flatten)]
-    pub(super) credentials: CredentialArgs,
     /// Print more; twice for the debug log.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it, `call` and `files` use the service that has the folder,
+    /// or start their own; `acp`, `mcp`, `revert` and `tools` always start their own. Other commands find your running services on this
+    /// machine, or else try the configured socket, then http://127.0.0.1:50551.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TOOLGATE_SERVER",
+        hide_env_values = true,
+        help_heading = SERVER_HEADING
+    )]
+    pub(super) server: Option<String>,
+    #[command(flatten)]
+    pub(super) credentials: CredentialArgs,
 }
 
 impl Globals {

@@ -19,7 +19,8 @@ use super::terminal::Terminal;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to ask about. The exit code is 0 if it is served, and 5 if it is not or nothing answers.
+/// What to ask about. The exit code is 0 if it is served, 5 if it is not or nothing answers, and 8 if there is no such
+/// service.
 #[derive(Debug, Args)]
 pub(super) struct HealthArgs {
     /// The service of the contract to ask about; empty for the whole server. `toolgate.v1.ToolService` is served while

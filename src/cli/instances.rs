@@ -8,12 +8,16 @@
 
 #![allow(clippy::disallowed_methods)] // the user's own state, not files of a workspace
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use toolgate_config::Environment;
 
 /// The largest file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -23,6 +27,12 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(super) struct Instance {
     /// Where it is, as it would be named on the command line.
     pub(super) url: String,
+    /// Where it listens on TCP.
+    #[serde(default)]
+    pub(super) tcp: Option<SocketAddr>,
+    /// What its environment says of what calls may do.
+    #[serde(default)]
+    pub(super) settings: Settings,
     /// This run of it.
     pub(super) id: String,
     /// The process.
@@ -41,6 +51,66 @@ pub(super) struct Instance {
     /// The session that it was started for, if it serves only one.
     #[serde(default)]
     pub(super) session: Option<String>,
+}
+
+/// The variables that say which rules and which plugins there are.
+const OF_RULES: [&str; 7] = [
+    "OPENCODE_CONFIG",
+    "OPENCODE_CONFIG_CONTENT",
+    "OPENCODE_CONFIG_DIR",
+    "OPENCODE_PERMISSION",
+    "OPENCODE_DISABLE_PROJECT_CONFIG",
+    "OPENCODE_PURE",
+    "OPENCODE_DISABLE_FILETIME_CHECK",
+];
+
+/// The variables that begin so bound what calls may do. What a service was started with, its user has said of it; what is set where a
+/// call is made must not be passed over.
+const OF_BOUNDS: [&str; 5] = [
+    "TOOLGATE_SANDBOX_",
+    "TOOLGATE_PERMISSION_",
+    "TOOLGATE_NETWORK_",
+    "TOOLGATE_SHELL_",
+    "TOOLGATE_REDACT_",
+];
+
+/// What an environment says of what calls may do: variables with the digests of their values, which may be secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// Notes the settings of an environment for a run of a service.
+    pub(super) fn of(environment: &Environment, id: &str) -> Self {
+        let counts = |name: &str| OF_RULES.contains(&name) || OF_BOUNDS.iter().any(|part| name.starts_with(part));
+        let variables = environment
+            .vars()
+            .filter(|(name, value)| counts(name) && !value.is_empty());
+        let home = environment.config_home().unwrap_or_default();
+        let home = home.to_string_lossy().into_owned();
+        let all = variables.chain([("XDG_CONFIG_HOME", home.as_str())]);
+        Self(all.map(|(name, value)| (name.to_owned(), digest(id, value))).collect())
+    }
+
+    /// Returns the variables for which a call in this environment would be judged otherwise than by the service.
+    pub(super) fn differences(&self, environment: &Environment, id: &str) -> Vec<String> {
+        let here = Self::of(environment, id);
+        let names: BTreeSet<&String> = self.0.keys().chain(here.0.keys()).collect();
+        let differs = |name: &&&String| {
+            let (there, here) = (self.0.get(**name), here.0.get(**name));
+            let is_bound = OF_BOUNDS.iter().any(|part| name.starts_with(part));
+            there != here && !(is_bound && here.is_none())
+        };
+        names.iter().filter(differs).map(|name| (*name).clone()).collect()
+    }
+}
+
+fn digest(id: &str, value: &str) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(id);
+    hasher.update([0]);
+    hasher.update(value);
+    hex::encode(hasher.finalize())
 }
 
 /// Keeps a service among those that are found.
@@ -146,12 +216,44 @@ mod tests {
             id: id.to_owned(),
             pid: 1,
             stays: true,
-            config: None,
-            data_dir: None,
             workspaces: vec![("default".to_owned(), PathBuf::from("/w"))],
-            roots: Vec::new(),
-            session: None,
+            ..Instance::default()
         }
+    }
+
+    #[test]
+    fn settings_that_would_judge_otherwise_are_named() {
+        let environment = |vars: &[(&str, &str)]| {
+            let vars = [("HOME", "/nowhere")].iter().chain(vars);
+            Environment::new(vars.map(|&(name, value)| (name.to_owned(), value.to_owned())), "/")
+        };
+        let check = |there: &[(&str, &str)], here: &[(&str, &str)], expected: &[&str]| {
+            let settings = Settings::of(&environment(there), "run");
+            assert_eq!(
+                settings.differences(&environment(here), "run"),
+                expected,
+                "{there:?} {here:?}"
+            );
+            assert!(
+                there.iter().all(|(_, value)| !format!("{settings:?}").contains(value)),
+                "{settings:?}"
+            );
+        };
+        let asks = ("OPENCODE_PERMISSION", "{\"bash\": \"ask\"}");
+        let sandbox = ("TOOLGATE_SANDBOX_MODE", "read-only");
+        check(&[], &[("TOOLGATE_SESSION", "s"), ("LANG", "C")], &[]);
+        check(&[asks, sandbox], &[asks, sandbox], &[]);
+        check(&[asks], &[], &[asks.0]);
+        check(&[], &[asks], &[asks.0]);
+        check(
+            &[("OPENCODE_CONFIG", "/a/b")],
+            &[("OPENCODE_CONFIG", "/a/c")],
+            &["OPENCODE_CONFIG"],
+        );
+        // The service was told so on purpose.
+        check(&[sandbox], &[], &[]);
+        check(&[], &[sandbox], &[sandbox.0]);
+        check(&[], &[("XDG_CONFIG_HOME", "/elsewhere")], &["XDG_CONFIG_HOME"]);
     }
 
     #[test]

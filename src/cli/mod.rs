@@ -4,12 +4,14 @@
 //! |---|---|
 //! | 0 | completed |
 //! | 1 | the call failed |
-//! | 2 | usage or configuration |
+//! | 2 | invalid: the command line, the configuration, or the arguments of a tool |
 //! | 3 | denied by a rule, rejected by a person, or nobody was there to allow it |
 //! | 4 | cancelled or timed out |
-//! | 5 | the server cannot be reached or started, or an RPC failed |
+//! | 5 | the server cannot be reached or started |
 //! | 6 | a person would be asked (`call --dry-run`) |
 //! | 7 | a worker ended because another run may have its workspaces |
+//! | 8 | not found: a tool, a call, a session, an output, a file |
+//! | 9 | the server refused the request, or failed at it |
 //! | 130 | interrupted |
 //!
 //! *Invariant:* what a command knows of a running service, it knows through the library `toolgate-client`; only `service`
@@ -23,23 +25,30 @@ mod attach;
 mod audit;
 mod call;
 mod calls;
+mod completions;
 mod config;
 mod connection;
+mod consent;
 mod credentials;
 mod dry_run;
 mod events;
 mod exit;
 mod files;
+mod folder;
 mod forward;
 mod gateway;
 mod globals;
 mod grants;
+mod greeting;
 mod health;
+mod help;
+mod init;
 mod install;
 mod instances;
 mod interrupts;
 mod keyboard;
 mod log;
+mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 #[cfg(not(feature = "mcp"))]
@@ -56,6 +65,7 @@ mod service;
 mod session;
 mod setup;
 mod store;
+mod taken;
 mod terminal;
 mod tools;
 mod user;
@@ -64,7 +74,7 @@ mod words;
 mod workers;
 mod workspaces;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use toolgate_config::service::LogFormat;
 
 pub(crate) use exit::Exit;
@@ -78,12 +88,14 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    completed
   1    the call failed
-  2    usage or configuration
+  2    invalid: the command line, the configuration, or the arguments of a tool
   3    denied by a rule, rejected by a person, or nobody was there to allow it
   4    cancelled or timed out
-  5    the server cannot be reached or started, or an RPC failed
+  5    the server cannot be reached or started
   6    a person would be asked (call --dry-run)
   7    a worker ended because another run may have its workspaces (serve)
+  8    not found: a tool, a call, a session, an output, a file
+  9    the server refused the request, or failed at it
   130  interrupted
 
 Results go to standard output, everything else to standard error. TOOLGATE_LOG filters the log
@@ -101,6 +113,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write rules for a project that are safe to begin with, and say what was found in it.
+    Init(init::InitArgs),
     /// Run the service until SIGTERM or SIGINT; a second signal exits at once.
     Serve(serve::ServeArgs),
     /// Run a gateway in the foreground: many workspaces behind one address.
@@ -159,13 +173,27 @@ enum Command {
     Health(health::HealthArgs),
     /// Copy this program to a file, for images without `cp`.
     Install(install::InstallArgs),
+    /// Print what a shell reads to complete commands and options.
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages to a directory.
+    Man(man::ManArgs),
 }
 
 impl Cli {
+    /// Reads the command line. Help, the version and mistakes end the program here.
+    pub(crate) fn read() -> Self {
+        let mut command = help::arranged(Self::command());
+        let matches = command.get_matches_mut();
+        let read = help::check(&mut command, &matches).and_then(|()| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+
     /// Runs the command and reports its failure; what is left to do is to exit.
     pub(crate) async fn run(self) -> Exit {
+        words::show_times_in_utc(self.globals.utc);
         let terminal = Terminal {
             logs_messages: self.log().0 == LogFormat::Json,
+            serves: matches!(self.command, Command::Serve(_) | Command::Gateway(_)),
             ..Terminal::new(self.globals.json, self.globals.color, self.globals.verbose)
         };
         match self.command.run(&self.globals, &terminal).await {
@@ -237,6 +265,7 @@ impl Cli {
 impl Command {
     async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         match self {
+            Self::Init(args) => args.run(terminal).await,
             Self::Serve(args) => args.run(globals, terminal).await,
             Self::Gateway(args) => args.run(globals, terminal).await,
             Self::Tools(args) => args.run(globals, terminal).await,
@@ -266,15 +295,15 @@ impl Command {
             Self::Config(args) => args.run(globals, terminal),
             Self::Health(args) => args.run(globals, terminal).await,
             Self::Install(args) => args.run(terminal),
+            Self::Completions(args) => args.run(Cli::command(), terminal),
+            Self::Man(args) => args.run(Cli::command(), terminal),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
-    use super::Cli;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -213,7 +213,7 @@ fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
         .into_iter()
         .map(|(name, value)| vec![name.to_owned(), value])
         .collect();
-    terminal.table(&[], &rows)
+    terminal.whole_table(&[], &rows)
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
 }
 
 /// Returns whether a value of the metadata is what is shown of the request anyway: its title, or its patterns.
-fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
+pub(super) fn is_shown(request: &PermissionRequest, key: &str, value: &Value) -> bool {
     match (key, value) {
         ("description", Value::String(text)) => *text == request.title,
         ("patterns", Value::Array(list)) => request.parts.is_empty() && list.iter().eq(&request.patterns),
@@ -400,7 +400,8 @@ fn always(scope: GrantScope) -> Decision {
     }
 }
 
-fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
+/// Returns the fields of an input that has a command.
+pub(super) fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
     let Ok(Value::Object(fields)) = serde_json::from_str(input) else {
         return None;
     };
@@ -408,7 +409,7 @@ fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
 }
 
 /// Returns the input that a line makes of another one: with another command where it has one, else the line itself.
-fn edited(input: &str, line: &str) -> Option<String> {
+pub(super) fn edited(input: &str, line: &str) -> Option<String> {
     if line.is_empty() {
         return None;
     }

@@ -21,8 +21,8 @@ use super::tools::Viewpoint;
 Every file gets the content, the mode and the existence that it had before the call; all files or none. What commands
 did to files is not recorded and stays.
 
-Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or timed out, 5 no server or RPC error,
-130 interrupted.")]
+Exit codes: 0 completed, 1 failed, 2 invalid, 3 denied or rejected, 4 cancelled or timed out, 5 no server,
+8 no such call, 9 the server refused, 130 interrupted.")]
 pub(super) struct RevertArgs {
     /// The call; `toolgate calls` lists them.
     call: String,

@@ -24,7 +24,7 @@ Examples:
   toolgate send CALL yes --close
   toolgate send CALL - < script.sql
 
-Exit codes: 0 accepted, 2 usage, 5 no server, or the call reads no more, 130 interrupted.")]
+Exit codes: 0 accepted, 2 invalid, 5 no server, 8 no such call, 9 the call reads no more, 130 interrupted.")]
 pub(super) struct SendArgs {
     /// The call's id; `toolgate calls --tool background --state running` lists them.
     call: String,

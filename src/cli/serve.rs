@@ -84,7 +84,14 @@ impl ServeArgs {
             // It may wait for its gateways.
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
+        if let Some(greeting) = service.greeting() {
+            greeting.show(terminal);
+        }
         announce(&service.addresses(), terminal)?;
+        // A terminal keeps nothing: there it would only be in the way of what people look for.
+        if !terminal.shows_notes {
+            service.note_audit().await;
+        }
         let (stopped, emergency) = (service.stopped(), service.emergency());
         let failure = tokio::select! {
             biased;

@@ -14,6 +14,8 @@ use toolgate_gateway::Gateway;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
+use toolgate_process::sandbox::Kernel;
+use toolgate_server::app::entrance::Taken;
 #[cfg(feature = "mcp")]
 use toolgate_server::app::mcp_login::{LoginPlace, NotNamed};
 use toolgate_server::app::{
@@ -21,7 +23,9 @@ use toolgate_server::app::{
 };
 
 use super::exit::{Failure, with_causes};
-use super::instances::{self, Instance, Registration};
+use super::greeting::Greeting;
+use super::instances::{self, Instance, Registration, Settings};
+use super::taken;
 
 /// The file of the running program, even where it has been replaced meanwhile.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -132,6 +136,8 @@ pub(super) fn is_gateway(config: Option<PathBuf>) -> Result<bool, Failure> {
 /// A service that runs in this process.
 pub(super) struct Service {
     running: Running,
+    /// What it says first, if it is there to stay.
+    greeting: Option<Greeting>,
     /// Lets other commands find it.
     registration: Option<Registration>,
 }
@@ -156,7 +162,7 @@ impl Service {
             tracing::warn!("{warning}");
         }
         let claim = stays.then(|| Claim::take(&config.data_dir)).transpose();
-        let claim = claim.map_err(|error| Failure::Start(error.to_string()))?;
+        let claim = claim.map_err(|error| Failure::Start(taken::of_data(&error, &running())))?;
         let mut app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
             .await
             .map_err(not_started)?;
@@ -164,9 +170,10 @@ impl Service {
         if let Some(claim) = claim {
             app.recover(claim).await.map_err(not_started)?;
         }
-        let running = app.start().await.map_err(not_started)?;
+        let started = app.start().await.map_err(not_started)?;
         let mut service = Self {
-            running,
+            running: started,
+            greeting: stays.then(|| Greeting::of(&config, &environment)),
             registration: None,
         };
         service.register(flags, &environment, stays, data_dir);
@@ -187,6 +194,8 @@ impl Service {
         let Some(url) = unix.or(tcp) else { return };
         let instance = Instance {
             url,
+            tcp: self.tcp(),
+            settings: Settings::of(environment, &self.running.instance),
             id: self.running.instance.clone(),
             pid: std::process::id(),
             stays,
@@ -197,6 +206,16 @@ impl Service {
             session: flags.session.clone(),
         };
         self.registration = instances::register(&environment.instance_folders(), &instance);
+    }
+
+    /// Returns what it says of itself first.
+    pub(super) fn greeting(&self) -> Option<&Greeting> {
+        self.greeting.as_ref()
+    }
+
+    /// Notes in the log where the audit goes on.
+    pub(super) async fn note_audit(&self) {
+        self.running.note_audit().await;
     }
 
     /// Returns where it listens on TCP.
@@ -307,7 +326,10 @@ pub(super) async fn gateway(flags: &Flags) -> Result<Gateway, Failure> {
     let started = Gateway::start(&config).await;
     started.map_err(|error| match error.is::<ConfigError>() {
         true => Failure::Configuration(format!("{error:#}")),
-        false => Failure::StartGateway(format!("{error:#}")),
+        false => Failure::StartGateway(match error.downcast_ref::<Taken>() {
+            Some(taken) => taken::of_address(taken, &running()),
+            None => format!("{error:#}"),
+        }),
     })
 }
 
@@ -334,6 +356,9 @@ fn check_role(config: &Config, role: ClusterRole) -> Result<(), Failure> {
 }
 
 fn not_started(error: anyhow::Error) -> Failure {
+    if let Some(taken) = error.downcast_ref::<Taken>() {
+        return Failure::Start(taken::of_address(taken, &running()));
+    }
     let text = format!("{error:#}");
     if error.is::<ConfigError>() || error.is::<UnusableFolder>() || error.is::<Unwelcome>() {
         Failure::Configuration(text)
@@ -345,6 +370,11 @@ fn not_started(error: anyhow::Error) -> Failure {
 /// Returns the configuration file that was named, whole.
 fn named_config(config: Option<PathBuf>) -> Option<PathBuf> {
     config.map(|path| path.canonicalize().unwrap_or(path))
+}
+
+/// Returns which settings of this process and of a service differ that say what calls may do: the names of variables.
+pub(super) fn differences(instance: &Instance) -> Vec<String> {
+    instance.settings.differences(&environment(), &instance.id)
 }
 
 /// Returns the services of this user that run, except this process's own.
@@ -472,16 +502,49 @@ pub(super) fn explain(flags: &Flags) -> Result<Value, Failure> {
     Ok(json!({ "service": service, "warnings": config.warnings, "workspaces": workspaces }))
 }
 
+/// What is around a folder that may become a workspace.
+pub(super) struct Surroundings {
+    /// The repository that the folder is in.
+    pub(super) repository: Option<PathBuf>,
+    /// The files of others, or of the user, that say something of rules and hold here as well.
+    pub(super) rule_files: Vec<PathBuf>,
+    /// What the kernel lacks for confining commands.
+    pub(super) sandbox_lacks: Vec<String>,
+}
+
+/// Looks around a folder. Nothing is started.
+pub(super) fn surroundings(folder: &Path) -> Result<Surroundings, Failure> {
+    let environment = environment();
+    let (workspace, tools) = read_workspace("default", folder, &environment)?;
+    let root = workspace.worktree();
+    let is_elsewhere = |path: &&Path| !path.starts_with(folder);
+    Ok(Surroundings {
+        repository: root.join(".git").exists().then(|| root.to_path_buf()),
+        rule_files: tools.rule_files().filter(is_elsewhere).map(Path::to_path_buf).collect(),
+        sandbox_lacks: Kernel::probe().lacks(),
+    })
+}
+
+/// Opens a folder as a workspace, and reads what is configured in it.
+pub(super) fn read_workspace(
+    name: &str,
+    directory: &Path,
+    environment: &Environment,
+) -> Result<(Workspace, ToolsConfig), Failure> {
+    let home = environment.home().map(Path::to_path_buf);
+    let workspace = Workspace::open(name, directory, home)
+        .map_err(|error| Failure::Configuration(format!("the workspace {}: {error}", directory.display())))?;
+    let tools = ToolsConfig::load(workspace.directory(), workspace.worktree(), environment).map_err(configuration)?;
+    Ok((workspace, tools))
+}
+
 fn explain_workspace(
     name: &str,
     directory: &Path,
     data_dir: &Path,
     environment: &Environment,
 ) -> Result<Value, Failure> {
-    let home = environment.home().map(Path::to_path_buf);
-    let workspace = Workspace::open(name, directory, home)
-        .map_err(|error| Failure::Configuration(format!("the workspace {}: {error}", directory.display())))?;
-    let tools = ToolsConfig::load(workspace.directory(), workspace.worktree(), environment).map_err(configuration)?;
+    let (workspace, tools) = read_workspace(name, directory, environment)?;
     let sources: Vec<Value> = tools
         .explain()
         .iter()
@@ -510,7 +573,7 @@ fn explain_workspace(
         "worktree": workspace.worktree(),
         "opencode": tools.masked(),
         "sources": sources,
-        "warnings": tools.warnings,
+        "warnings": tools.warnings_alone(),
         "agents": agents,
     }))
 }

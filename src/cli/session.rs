@@ -7,7 +7,7 @@ use toolgate_client::{Client, Error};
 use toolgate_contract::{EndSessionRequest, GetSessionRequest, ListSessionsRequest, Session, SessionSummary};
 
 use super::arguments;
-use super::calls::{self, CALL_HEADINGS};
+use super::calls;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -152,8 +152,7 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
         counted(session.recent_calls.len(), "call")
     ))?;
     if !session.recent_calls.is_empty() {
-        let rows: Vec<_> = session.recent_calls.iter().map(calls::row).collect();
-        terminal.table(&CALL_HEADINGS, &rows)?;
+        calls::show(&session.recent_calls, &[], terminal)?;
     }
     title(&format!("\n{}", counted(session.open_prompts.len(), "open prompt")))?;
     for prompt in &session.open_prompts {

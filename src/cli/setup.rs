@@ -16,12 +16,12 @@ mod shown;
 mod toml;
 
 use std::fs;
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use serde_json::{Map, Value, json};
 
+use super::consent::agreed;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::terminal::{Look, Terminal, visible};
@@ -64,6 +64,24 @@ pub(super) struct SetupArgs {
     yes: bool,
 }
 
+/// Returns the clients that this user has, as `setup` calls them: those with a program, or with a file of their own.
+pub(super) fn found(has_program: impl Fn(&str) -> bool) -> Vec<String> {
+    let places = Places::of_this_user().ok();
+    let is_there = |client: &&Client| {
+        // OpenCode's file is Toolgate's as well.
+        let has_file = **client != Client::Opencode
+            && places
+                .as_ref()
+                .is_some_and(|places| client.file(places, false).exists());
+        has_program(client.program()) || has_file
+    };
+    Client::value_variants()
+        .iter()
+        .filter(is_there)
+        .map(Client::to_string)
+        .collect()
+}
+
 /// What the file of a client says, and what it is to say.
 struct Change {
     /// Where it is, links followed.
@@ -99,7 +117,7 @@ impl SetupArgs {
             // Standard output is for the record; whoever is asked has to see what about.
             terminal.inform(&visible(diff));
         }
-        if !self.yes && !agreed(&shown).await? {
+        if !self.yes && !agreed("Change", &shown).await? {
             self.report(terminal, &change, diff, false)?;
             terminal.inform("nothing was changed");
             return Ok(Exit::Denied);
@@ -240,25 +258,6 @@ fn painted(terminal: &Terminal, diff: &str) -> String {
         }
     });
     lines.collect::<Vec<_>>().join("\n")
-}
-
-async fn agreed(path: &str) -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::Usage(format!(
-            "nobody is there to agree to this change of {path}; --yes agrees to it"
-        )));
-    }
-    eprint!("Change {}? [y/N] ", visible(path));
-    let read = tokio::task::spawn_blocking(|| {
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).map(|_| answer)
-    });
-    let answer = read
-        .await
-        .map_err(io::Error::other)
-        .and_then(|answer| answer)
-        .map_err(Failure::Terminal)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 #[cfg(test)]

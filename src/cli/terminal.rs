@@ -9,10 +9,12 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
 use prost::{Message, Name};
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use toolgate_contract::json::to_json;
 
 use super::exit::Failure;
+use super::log;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -94,6 +96,10 @@ pub(super) struct Terminal {
     pub(super) shows_notes: bool,
     /// Whether a program reads the log: notes are messages of it.
     pub(super) logs_messages: bool,
+    /// Whether this is a service, which nobody who does not read its notes may hold up.
+    pub(super) serves: bool,
+    /// How wide standard output is, if it is a terminal.
+    pub(super) width: Option<usize>,
 }
 
 impl Terminal {
@@ -108,6 +114,8 @@ impl Terminal {
             shows_output: out,
             shows_notes: err,
             logs_messages: false,
+            serves: false,
+            width: width(),
         }
     }
 
@@ -143,6 +151,8 @@ impl Terminal {
     pub(super) fn inform(&self, text: &str) {
         if self.logs_messages {
             tracing::info!("{text}");
+        } else if self.serves {
+            log::tell(text);
         } else {
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
@@ -157,42 +167,130 @@ impl Terminal {
         }
     }
 
-    /// Writes rows below their headings, if there are any, columns aligned.
+    /// Writes rows below their headings, columns aligned. On a terminal the cells are cut so that each row is one line, but for the
+    /// first, which is what other commands take.
     pub(super) fn table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-        let heading = align(&[headings.iter().map(|text| (*text).to_owned()).collect()], rows);
-        let body = align(rows, &[headings.iter().map(|text| (*text).to_owned()).collect()]);
+        self.lines(headings, rows, self.width)
+    }
+
+    /// Writes rows as [`Self::table`], with every cell whole. There need not be headings.
+    pub(super) fn whole_table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        self.lines(headings, rows, None)
+    }
+
+    fn lines(&self, headings: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Result<(), Failure> {
+        let head: Vec<String> = headings.iter().map(|text| (*text).to_owned()).collect();
+        let mut lines = laid_out(&head, rows, width).into_iter();
         let mut text = String::new();
-        for line in heading.iter().filter(|_| !headings.is_empty()) {
-            let _ = writeln!(text, "{}", self.out.text(Look::Bold, line));
+        if !headings.is_empty()
+            && let Some(line) = lines.next()
+        {
+            let _ = writeln!(text, "{}", self.out.text(Look::Bold, &line));
         }
-        for line in body {
+        lines.for_each(|line| {
             let _ = writeln!(text, "{line}");
-        }
+        });
         self.bytes(text.as_bytes())
     }
 }
 
-/// Returns one line per row, each column as wide as its widest cell in `rows` and `others`; the last is not filled up.
-fn align(rows: &[Vec<String>], others: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().chain(others).map(Vec::len).max().unwrap_or(0);
+/// Between two columns.
+const GAP: usize = 2;
+
+/// A column is not made narrower than this.
+const NARROWEST: usize = 6;
+
+/// So much is shown of the last column beside the others, which is for free text; else it goes on a line of its own.
+const FREE_TEXT: usize = 24;
+
+/// Returns the width of the terminal that standard output is, in characters.
+pub(super) fn width() -> Option<usize> {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
+/// Returns how wide each column is: as its widest cell, unless all are too wide together. Then the widest ones are cut, but not the
+/// first.
+fn widths(headings: &[String], rows: &[Vec<String>], width: Option<usize>) -> Vec<usize> {
+    let all = || rows.iter().map(Vec::as_slice).chain([headings]);
+    let columns = all().map(<[String]>::len).max().unwrap_or(0);
     let mut widths = vec![0; columns];
-    for row in rows.iter().chain(others) {
+    for row in all() {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  "));
-        cells.collect::<String>().trim_end().to_owned()
-    });
-    lines.collect()
+    let Some(most) = width else { return widths };
+    let gaps = GAP * columns.saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > most {
+        let others = widths.iter_mut().skip(1);
+        match others.filter(|width| **width > NARROWEST).max_by_key(|width| **width) {
+            Some(widest) => *widest -= 1,
+            None => break,
+        }
+    }
+    widths
+}
+
+/// Returns a table as lines, the headings first, if there are any.
+fn laid_out(headings: &[String], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+    let all = || {
+        Some(headings)
+            .filter(|one| !one.is_empty())
+            .into_iter()
+            .chain(rows.iter().map(Vec::as_slice))
+    };
+    let (free, fitting) = (widths(headings, rows, None), widths(headings, rows, width));
+    let is_squeezed = match (free.last(), fitting.last()) {
+        (Some(free), Some(fits)) => fitting.len() > 2 && *fits < FREE_TEXT.min(*free),
+        _ => false,
+    };
+    let Some(most) = width.filter(|_| is_squeezed) else {
+        return all().map(|row| aligned(row, &fitting)).collect();
+    };
+    let without_last = |row: &[String]| row.split_last().map_or(Vec::new(), |(_, before)| before.to_vec());
+    let others: Vec<Vec<String>> = rows.iter().map(|row| without_last(row)).collect();
+    let widths = widths(&without_last(headings), &others, width);
+    let mut lines = Vec::new();
+    for (index, row) in all().enumerate() {
+        lines.push(aligned(&without_last(row), &widths));
+        let is_heading = index == 0 && !headings.is_empty();
+        if let Some(last) = row.last().filter(|last| !last.is_empty() && !is_heading) {
+            lines.push(format!("    {}", cut(last, most.saturating_sub(4))));
+        }
+    }
+    lines
+}
+
+/// Returns a row as a line; the last cell is not filled up.
+fn aligned(row: &[String], widths: &[usize]) -> String {
+    let cells = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, &width)| format!("{:width$}{}", cut(cell, width), " ".repeat(GAP)));
+    cells.collect::<String>().trim_end().to_owned()
+}
+
+/// Returns a text of at most `width` characters.
+fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if text.chars().count() <= width {
+        return Cow::Borrowed(text);
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    Cow::Owned(kept + "…")
 }
 
 /// Returns whether a character could fool the reader of a text.
 fn is_deceptive(letter: char) -> bool {
     let is_control = letter.is_control() && letter != '\n' && letter != '\t';
     is_control
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            letter,
+            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// Returns the text with everything shown that could fool its reader: control characters, and characters that reorder
@@ -252,6 +350,7 @@ mod tests {
         check("rm -rf /\r echo hi", "rm -rf /\\u{d} echo hi");
         check("a\x1b[2Kb", "a\\u{1b}[2Kb");
         check("x\u{202e}y", "x\\u{202e}y");
+        check("a\u{e0061}\u{3164}b", "a\\u{e0061}\\u{3164}b");
         check("zoë ☃", "zoë ☃");
     }
 
@@ -276,12 +375,54 @@ mod tests {
         check(i64::MAX, "8589934591.9 GiB");
     }
 
+    fn cells(row: &[&str]) -> Vec<String> {
+        row.iter().map(|cell| (*cell).to_owned()).collect()
+    }
+
     #[test]
-    fn columns_are_aligned() {
+    fn columns_are_aligned_and_cut_to_the_terminal() {
+        let check = |rows: &[&[&str]], width: Option<usize>, expected: &[&str]| {
+            let rows: Vec<_> = rows.iter().map(|row| cells(row)).collect();
+            assert_eq!(laid_out(&[], &rows, width), expected);
+        };
+        check(&[&["a", "x"], &["bcd", ""]], None, &["a    x", "bcd"]);
+        check(
+            &[&["an-id-that-stays", "a long title"]],
+            None,
+            &["an-id-that-stays  a long title"],
+        );
+        check(
+            &[&["an-id-that-stays", "a long title"]],
+            Some(26),
+            &["an-id-that-stays  a long …"],
+        );
+        check(
+            &[&["an-id-that-stays", "a long title"]],
+            Some(10),
+            &["an-id-that-stays  a lon…"],
+        );
+        check(&[&["1", "äöüäöüäöü"]], Some(9), &["1  äöüäö…"]);
+    }
+
+    #[test]
+    fn free_text_that_does_not_fit_has_a_line_of_its_own() {
         let rows = [
-            vec!["a".to_owned(), "x".to_owned()],
-            vec!["bcd".to_owned(), String::new()],
+            cells(&["an-id", "running", "a title of some length"]),
+            cells(&["other", "failed", ""]),
         ];
-        assert_eq!(align(&rows, &[]), ["a    x", "bcd"]);
+        let heading = cells(&["CALL", "STATE", "TITLE"]);
+        assert_eq!(
+            laid_out(&heading, &rows, Some(24)),
+            [
+                "CALL   STATE",
+                "an-id  running",
+                "    a title of some len…",
+                "other  failed",
+            ]
+        );
+        assert_eq!(
+            laid_out(&heading, &rows, Some(40))[1],
+            "an-id  running  a title of some length"
+        );
     }
 }

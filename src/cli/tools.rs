@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::Value;
 use toolgate_client::Client;
 use toolgate_contract::{CallContext, ListToolsRequest, ModelRef, ToolDefinition};
+use toolgate_permission::hints::nearest;
 
 use super::arguments;
 use super::connection::Connection;
@@ -98,7 +99,11 @@ pub(super) fn find<'a>(tools: &'a [ToolDefinition], name: &str) -> Option<&'a To
 /// Says that there is no tool of this name, and which there are.
 pub(super) fn unknown(name: &str, tools: &[ToolDefinition]) -> Failure {
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    Failure::Usage(format!("this agent has no tool `{name}`; it has {}", names.join(", ")))
+    let hint = nearest(name, names.iter().copied()).map_or_else(
+        || format!("it has {}", names.join(", ")),
+        |meant| format!("did you mean `{meant}`?"),
+    );
+    Failure::NotFound(format!("this agent has no tool `{name}`; {hint}"))
 }
 
 fn show_all(tools: &[ToolDefinition], terminal: &Terminal) -> Result<(), Failure> {

@@ -291,7 +291,8 @@ impl CallView {
     /// Says how it ended.
     fn summary(&self, text: &str, timing: Option<&Timing>) {
         let ran = timing.and_then(|timing| timing.ran);
-        let ran = ran.map(|ran| format!(" in {:.1} s", ran.seconds as f64 + f64::from(ran.nanos) / 1e9));
+        let ran = ran.and_then(|ran| Duration::try_from(ran).ok());
+        let ran = ran.map(|ran| format!(" in {}", words::duration(ran)));
         self.inform(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
     }
 
@@ -364,7 +365,7 @@ fn end_of(event: &CallEvent) -> Option<Exit> {
     };
     // What only tells the model that there was nothing to run is no success.
     let is_invalid = end.outcome() == CallOutcome::Invalid;
-    Some(if is_invalid { Exit::Failed } else { Exit::Completed })
+    Some(if is_invalid { Exit::Usage } else { Exit::Completed })
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! Values of the contract as people read them: enums and times.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+use std::time::Duration;
 
+use chrono::{DateTime, Datelike as _, Local};
+use prost_types::Timestamp;
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
     CallCompleted, CallOutcome, CallState, FailureReason, FileKind, ListeningPort, PromptState, ReplyResult,
@@ -74,9 +78,61 @@ fn without(name: &str, prefix: &str) -> String {
         .replace('_', " ")
 }
 
-/// Returns a time to the second.
-pub(super) fn time(time: prost_types::Timestamp) -> String {
-    prost_types::Timestamp { nanos: 0, ..time }.to_string()
+/// Whether times are shown in UTC. It is the process's, as its time zone is.
+static IN_UTC: OnceLock<bool> = OnceLock::new();
+
+/// Says once how times are shown: in UTC, or in the time zone of this machine.
+pub(super) fn show_times_in_utc(is_wanted: bool) {
+    let _ = IN_UTC.set(is_wanted);
+}
+
+fn is_utc() -> bool {
+    *IN_UTC.get().unwrap_or(&true)
+}
+
+/// Returns a time to the second: as the clock on the wall shows it, or as RFC 3339 in UTC.
+pub(super) fn time(time: Timestamp) -> String {
+    let in_utc = || Timestamp { nanos: 0, ..time }.to_string();
+    if is_utc() {
+        return in_utc();
+    }
+    match DateTime::from_timestamp(time.seconds, 0) {
+        Some(moment) => moment.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string(),
+        None => in_utc(),
+    }
+}
+
+/// Returns a time as short as it can be told from others that are near: for lists at a terminal.
+pub(super) fn short_time(time: Timestamp) -> String {
+    let moment = DateTime::from_timestamp(time.seconds, 0).map(|moment| moment.with_timezone(&Local));
+    let Some(moment) = moment.filter(|_| !is_utc()) else {
+        return self::time(time);
+    };
+    let now = Local::now();
+    let format = match (moment.date_naive() == now.date_naive(), moment.year() == now.year()) {
+        (true, _) => "%H:%M:%S",
+        (false, true) => "%m-%d %H:%M",
+        (false, false) => "%Y-%m-%d",
+    };
+    moment.format(format).to_string()
+}
+
+/// Returns how long something took, in its largest units: `0.3 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
+pub(super) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// Returns the time between two moments; none if the second is the earlier one.
+pub(super) fn between(start: Timestamp, end: Timestamp) -> Option<Duration> {
+    let nanos = |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
+    let passed = u64::try_from(nanos(end) - nanos(start)).ok()?;
+    Some(Duration::from_nanos(passed))
 }
 
 #[cfg(test)]
@@ -85,10 +141,25 @@ mod tests {
 
     #[test]
     fn times_are_told_to_the_second() {
-        let moment = prost_types::Timestamp {
+        let moment = Timestamp {
             seconds: 3600,
             nanos: 5,
         };
         assert_eq!(time(moment), "1970-01-01T01:00:00Z");
+    }
+
+    #[test]
+    fn durations_are_told_in_their_largest_units() {
+        fn check(millis: u64, expected: &str) {
+            assert_eq!(duration(Duration::from_millis(millis)), expected);
+        }
+        check(40, "0.0 s");
+        check(1_260, "1.3 s");
+        check(59_900, "59 s");
+        check(200_000, "3 min 20 s");
+        check(7_500_000, "2 h 5 min");
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        assert_eq!(between(at(1), at(3)), Some(Duration::from_secs(2)));
+        assert_eq!(between(at(3), at(1)), None);
     }
 }

@@ -12,13 +12,21 @@ const [program, folder, url] = process.argv.slice(2);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
 const { toolCalls } = context;
-const logsIn = scenario.startsWith("auth/");
+// Without a person: the client gets its tokens by its own secret.
+const byItself = scenario.startsWith("auth/client-credentials");
+const logsIn = scenario.startsWith("auth/") && !byItself;
 mkdirSync(folder, { recursive: true });
 const work = mkdtempSync(join(folder, "client-"));
 const oauth = {};
 if (context.client_id) Object.assign(oauth, { clientId: context.client_id, clientSecret: context.client_secret });
 // The document that the suite expects to be named; nothing is there.
 if (scenario === "auth/basic-cimd") oauth.clientId = "https://conformance-test.local/client-metadata.json";
+if (byItself) {
+  // Whoever configures that knows who gives out tokens.
+  const { origin, pathname } = new URL(url);
+  const about = await (await fetch(`${origin}/.well-known/oauth-protected-resource${pathname}`)).json();
+  Object.assign(oauth, { grantType: "client_credentials", issuer: about.authorization_servers[0] });
+}
 writeFileSync(
   join(work, "opencode.json"),
   JSON.stringify({ permission: "allow", mcp: { s: { type: "remote", url, timeout: 8000, oauth } } }),

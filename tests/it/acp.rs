@@ -1,18 +1,22 @@
 //! `toolgate acp`: the prompts of Toolgate in an editor, whatever agent it has.
 //!
 //! Real agents and the protocol's own SDK are in the suite of other programs; here is an agent that does what a test says, and an
-//! editor that sees every message.
+//! editor that sees every message. `faults` has sides that do not do what they should.
 
-use std::path::PathBuf;
+mod faults;
+
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
+use toolgate_contract::{ListPromptsRequest, PromptState};
 
-use crate::support::test;
+use crate::support::{Server, Setup, list_all, request, test, waiting};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
@@ -20,7 +24,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// An editor with a project, and a home of its own.
 struct Editor {
-    home: tempfile::TempDir,
+    home: Arc<tempfile::TempDir>,
+    project: PathBuf,
     program: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
@@ -30,11 +35,21 @@ struct Editor {
 
 impl Editor {
     async fn start(version: u64, how: &[&str]) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = Arc::new(tempfile::tempdir().unwrap());
         let project = home.path().join("project");
         std::fs::create_dir(&project).unwrap();
         let rules = json!({"permission": {"bash": "ask", "edit": "ask"}});
         std::fs::write(project.join("opencode.json"), rules.to_string()).unwrap();
+        Self::at((home, &project), version, &[], how).await
+    }
+
+    /// Starts one with this home and project, and `toolgate acp` with these options.
+    async fn at(
+        (home, project): (Arc<tempfile::TempDir>, &Path),
+        version: u64,
+        options: &[&str],
+        how: &[&str],
+    ) -> Self {
         let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/acp/agent.py");
         let mut program = Command::new(PROGRAM);
         program
@@ -43,7 +58,9 @@ impl Editor {
             .env("HOME", home.path())
             .env("USER", "ada")
             .current_dir(home.path())
-            .args(["acp", "--", "python3", agent])
+            .arg("acp")
+            .args(options)
+            .args(["--", "python3", agent])
             .args(how)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -52,6 +69,7 @@ impl Editor {
         let mut program = program.spawn().unwrap();
         let mut editor = Self {
             home,
+            project: project.to_owned(),
             input: program.stdin.take(),
             output: BufReader::new(program.stdout.take().unwrap()).lines(),
             program,
@@ -64,13 +82,16 @@ impl Editor {
     }
 
     fn project(&self) -> PathBuf {
-        self.home.path().join("project")
+        self.project.clone()
     }
 
     async fn send(&mut self, message: &str) {
         let input = self.input.as_mut().unwrap();
-        input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        input.flush().await.unwrap();
+        let sending = async {
+            input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+            input.flush().await.unwrap();
+        };
+        timeout(LIMIT, sending).await.expect("it does not read");
     }
 
     /// Sends a request; returns its id.
@@ -369,11 +390,11 @@ fn what_it_does_not_know_passes_and_it_ends_as_the_agent_does() {
                 .is_some_and(|pid| !PathBuf::from(format!("/proc/{pid}")).exists())
         );
 
-        // One that does not end is ended.
+        // One that does not end is ended, by the signal that it cannot ignore.
         let mut editor = Editor::start(1, &["deaf"]).await;
         let agent = editor.does("x/babble", json!({})).await;
         let (ended, _) = editor.leaves().await;
-        assert!(ended.success());
+        assert_eq!(ended.code(), Some(128 + 9));
         assert!(
             agent
                 .as_i64()
@@ -394,5 +415,49 @@ fn what_it_does_not_know_passes_and_it_ends_as_the_agent_does() {
             (Some(2), true),
             "{told}"
         );
+    });
+}
+
+#[test]
+fn prompts_of_a_running_service_are_shown() {
+    test(async {
+        let server = Server::with(Setup::permission(json!({"edit": "ask"}))).await;
+        let url = format!("unix:{}", server.folder().join("s").display());
+        let home = Arc::new(tempfile::tempdir().unwrap());
+        let project = server.work().canonicalize().unwrap();
+        let mut editor = Editor::at((home, &project), 1, &["--server", &url, "--name", "grace"], &[]).await;
+        let session = editor.opens().await;
+        let file = project.join("new.txt");
+        let input = json!({"filePath": file, "content": "hello\n"});
+        let turn = editor.prompts(&session, "write", input).await;
+        let (id, shown) = editor.asked().await;
+        assert_eq!(shown["sessionId"], session.as_str());
+        assert!(!file.exists());
+        // What another one asks is none of this session's business.
+        let request = request("write", json!({"filePath": project.join("other"), "content": ""}));
+        let mut stranger = server.tools().execute_tool(request).await.unwrap().into_inner();
+        let of_stranger = waiting(&mut stranger).await;
+        editor.chooses(&id, "once").await;
+        let (result, told) = editor.result(turn).await;
+        assert_eq!(result["result"]["isError"], false, "{result}");
+        assert!(
+            told.iter().all(|one| one["method"] != "session/request_permission"),
+            "{told:?}"
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello\n");
+        let resolved = ListPromptsRequest {
+            states: vec![PromptState::Resolved.into()],
+            ..list_all()
+        };
+        let resolved = server.prompts(resolved).await;
+        let [mine] = resolved.as_slice() else {
+            panic!("{resolved:?}");
+        };
+        assert_ne!(mine.prompt_id, of_stranger.prompt_id);
+        assert!(mine.session_id.starts_with("acp-"), "{mine:?}");
+        assert_eq!(mine.resolution.as_ref().unwrap().resolved_by, "grace");
+        let (ended, complaints) = editor.leaves().await;
+        assert!(ended.success(), "{ended}: {complaints}");
+        server.assert_calm();
     });
 }

@@ -1,4 +1,7 @@
-//! `toolgate approve` as people use it: programs at terminals of their own, all on one server.
+//! `toolgate approve` as people use it: programs at terminals of their own, all on one server. Here line by line; `screen` is the
+//! full screen.
+
+mod screen;
 
 use std::fs;
 
@@ -14,7 +17,7 @@ fn asks() -> Setup {
 
 fn approver(server: &Server, name: &str) -> Pty {
     let url = format!("unix:{}", server.folder().join("s").display());
-    Pty::start(&["approve", "--server", &url, "--name", name])
+    Pty::start(&["approve", "--plain", "--server", &url, "--name", name])
 }
 
 /// Starts a call in a session of its own and returns its prompt.

@@ -26,8 +26,9 @@ const MAX_CIRCLE: usize = 3;
 /// outages and of what is lost, workspaces that clients create, workers that wait in a pool, what gateways keep of workspaces that
 /// somebody makes for them, pods that a cluster is asked for, what SDKs of such pods speak, MCP clients without sessions, what MCP
 /// servers ask and have beside tools, logins of MCP servers, the settings of MCP clients, what plugins make of a configuration, hear and
-/// ask, and editors with agents of others, between which a command stands.
-const MAX_LINES: usize = 128_000;
+/// ask, editors with agents of others, between which a command stands, rules to begin with, what a service and its commands say first,
+/// and the screen of the approver in the terminal.
+const MAX_LINES: usize = 134_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -10,6 +10,7 @@ mod hosts;
 mod isolation;
 mod jwt;
 mod mcp;
+mod parked;
 mod ports;
 mod prefixes;
 mod setup;

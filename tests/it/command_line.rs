@@ -27,11 +27,11 @@ fn what_cannot_be_understood_is_no_success() {
         let url = server.url();
         let args = ["--server", &url, "call", "frobnicate", "a=1"];
         let (code, out, err) = server.cli(&args).await;
-        assert_eq!(code, 1, "{out} {err}");
+        assert_eq!(code, 8, "{out} {err}");
         assert!(out.contains("invalid"), "the model's text is the result: {out}");
         assert!(err.contains("failed") && !err.contains("completed"), "{err}");
         let (code, ..) = server.cli(&[&["--json"][..], &args].concat()).await;
-        assert_eq!(code, 1, "with --json");
+        assert_eq!(code, 8, "with --json");
         let admin = server.admin.clone().unwrap();
         let metrics = metrics_of(&admin).await;
         let of_invalid = metrics
@@ -59,10 +59,14 @@ fn what_is_misspelt_on_the_command_line_is_a_usage_error() {
             assert!(err.contains(part), "{args:?}: {err}");
         };
         let call = async |args: &[&str], part: &str| check(&[&["--server", &url, "call"], args].concat(), part).await;
-        call(&["bsh", "command=ls"], "did you mean `bash`?").await;
         call(
-            &["bash", "comand=ls"],
-            "`comand` is not an argument of bash; did you mean `command`?",
+            &["grep", "patern=x"],
+            "grep: `patern` is unknown; `pattern` is required",
+        )
+        .await;
+        call(
+            &["grep", "pattern=x", "inclde=*"],
+            "`inclde` is unknown, did you mean `include`?",
         )
         .await;
         call(&["glob", "pattern=*", "bogus=1"], "it takes ").await;
@@ -130,10 +134,10 @@ fn every_command_finds_the_service_that_runs() {
             assert!(out.contains(expected), "{args:?}: {out}");
         }
         let (code, _, err) = server.cli(&["session", "nope"]).await;
-        assert_eq!(code, 5, "{err}");
+        assert_eq!(code, 8, "{err}");
         assert!(err.contains("nothing is known of the session nope"), "{err}");
         let (code, _, err) = server.cli(&["health", "--service", "foo"]).await;
-        assert_eq!(code, 5, "{err}");
+        assert_eq!(code, 8, "{err}");
         assert!(err.contains("unknown service foo"), "{err}");
     });
 }

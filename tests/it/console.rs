@@ -118,9 +118,66 @@ fn the_page_may_do_little_and_nothing_may_frame_it() {
         let scripts = page.matches("<script").count();
         assert_eq!(
             scripts,
-            page.matches("<script type=\"module\" src=\"app.js\">").count(),
+            page.matches("<script type=\"module\" src=\"app.js?v=").count(),
             "{page}"
         );
+    });
+}
+
+#[test]
+fn the_page_names_its_files_by_their_content_and_they_are_kept_for_good() {
+    test(async {
+        let server = with_console().await;
+        for (within, name) in [
+            ("", "app.js"),
+            ("", "app.css"),
+            ("", "shared.js"),
+            ("app.js", "shared.js"),
+            ("app.js", "parts.js"),
+            ("parts.js", "shared.js"),
+            ("parts.js", "emulator.js"),
+        ] {
+            let text = ask(&server, &format!("GET /console/{within}"), "").await.body;
+            let text = String::from_utf8(text).unwrap();
+            let from = text.find(&format!("{name}?v=")).expect(name);
+            let address = text[from..].split('"').next().unwrap();
+            let named = ask(&server, &format!("GET /console/{address}"), "").await;
+            let expected = Some("public, max-age=31536000, immutable");
+            assert_eq!(
+                (named.status, named.header("cache-control")),
+                (200, expected),
+                "{address}"
+            );
+            // A page of another version gets nothing of this one, and keeps nothing of it under an address of its own.
+            let other = ask(&server, &format!("GET /console/{name}?v=0"), "").await;
+            assert_eq!((other.status, other.header("cache-control")), (404, Some("no-cache")));
+        }
+    });
+}
+
+#[test]
+fn the_page_is_sent_as_short_as_the_browser_takes_it() {
+    test(async {
+        let server = with_console().await;
+        for name in ["app.js", "shared.js", "parts.js", "emulator.js", "app.css"] {
+            let line = format!("GET /console/{name}");
+            let plain = ask(&server, &line, "").await;
+            assert_eq!(plain.header("content-encoding"), None);
+            assert_eq!(plain.header("vary"), Some("accept-encoding"));
+            let gzip = ask(&server, &line, "Accept-Encoding: gzip, deflate\r\n").await;
+            assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+            let mut text = Vec::new();
+            std::io::copy(&mut flate2::read::GzDecoder::new(&*gzip.body), &mut text).unwrap();
+            assert_eq!(text, plain.body, "{name}");
+            let brotli = ask(&server, &line, "Accept-Encoding: gzip, br;q=0.9\r\n").await;
+            assert_eq!(brotli.header("content-encoding"), Some("br"));
+            assert!(
+                brotli.body.len() < gzip.body.len() && gzip.body.len() < plain.body.len() / 2,
+                "{name}"
+            );
+        }
+        let small = ask(&server, "GET /console/icon.svg", "Accept-Encoding: br\r\n").await;
+        assert_eq!(small.header("content-encoding"), None);
     });
 }
 

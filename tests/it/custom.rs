@@ -1,6 +1,7 @@
 //! Custom tools, plugins and executables with a manifest, in the real program and the real runtimes.
 
 mod faults;
+mod plugin_faults;
 mod plugins;
 
 use std::fs;

@@ -42,7 +42,7 @@ fn a_dry_run_tells_what_would_be_asked_and_makes_no_call() {
         let missing = ["edit", "filePath=none", "oldString=a", "newString=b"];
         check(&missing, 1, &["would fail: ", "not found"]).await;
         let (code, out, err) = run(&["frobnicate"]).await;
-        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert_eq!((code, out.as_str()), (8, ""), "{err}");
         assert!(err.contains("this agent has no tool `frobnicate`"), "{err}");
 
         // What somebody approved for good is told with the approval.

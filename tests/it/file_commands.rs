@@ -78,7 +78,7 @@ fn files_are_listed_shown_and_changed() {
 
         assert!(
             server
-                .files(&["stat", "none"], 1)
+                .files(&["stat", "none"], 8)
                 .await
                 .contains("there is no file none")
         );
@@ -138,7 +138,7 @@ fn files_and_folders_are_copied_both_ways() {
         assert_eq!(fs::read_to_string(outside.join("back/sub/two")).unwrap(), "2");
         assert_eq!(server.files(&["get", "one", "-"], 0).await, "2");
         server.files(&["get", "."], 2).await;
-        server.files(&["get", "none", &place("none")], 1).await;
+        server.files(&["get", "none", &place("none")], 8).await;
         assert!(!outside.join("none").exists());
 
         // An archive goes through standard output and input.

@@ -19,6 +19,7 @@ mod machines;
 mod made;
 mod many;
 mod rolled;
+mod rules;
 #[allow(dead_code)] // the tests of the store itself use all of it
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;

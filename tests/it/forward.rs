@@ -123,7 +123,7 @@ fn what_cannot_be_forwarded_to_has_an_exit_code() {
         check(&["c", &port], 3, "no terminal to ask on").await;
         check(&["c", &port, "--no"], 3, "port").await;
         check(&["c", "1", "--yes"], 1, "listens on port 1").await;
-        check(&["none", &port], 1, "none").await;
+        check(&["none", &port], 8, "none").await;
         check(&["c", "0"], 2, "0").await;
         let unusable = "write HOST:PORT, such as 127.0.0.1:18125";
         for address in ["18125", "nowhere", ":18125", "127.0.0.1:", "127.0.0.1:65536"] {

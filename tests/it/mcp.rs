@@ -1,8 +1,11 @@
 //! MCP servers: real ones, faulty ones, and what the service promises about them.
 
+mod by_itself;
 mod claims;
 mod coming;
 mod faulty;
+mod follow;
+mod hostile;
 mod itself;
 mod life;
 mod login;

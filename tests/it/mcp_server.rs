@@ -6,6 +6,7 @@
 mod client;
 mod hostile;
 mod sdk;
+mod sessionless;
 mod sessions;
 
 use std::fs;
@@ -24,6 +25,7 @@ use toolgate_tool::Contribution;
 
 pub(crate) use self::client::{Client, Form, Person, call, http, text};
 use self::client::{Stdio, params};
+pub(crate) use self::sessionless::{Sessionless, input};
 use crate::support::*;
 
 /// A picture of one pixel.

@@ -66,6 +66,7 @@ pages! {
     the_tour_works: "docs/start.md", Stage::Clone;
     every_rpc_answers_grpcurl_as_documented: GRPCURL, Stage::EmptyWithGrpcurl;
     a_tool_is_lent_as_documented: "docs/guides/host.md", Stage::EmptyWithGrpcurl;
+    completions_are_installed_as_documented: "docs/guides/install.md", Stage::Empty;
     sessions_work_as_documented: "docs/guides/sessions.md", Stage::Empty;
     configuration_works_as_documented: "docs/reference/configuration.md", Stage::Empty;
     the_audit_works_as_documented: "docs/operate/audit.md", Stage::Empty;

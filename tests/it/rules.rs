@@ -1,5 +1,8 @@
 //! Rules that are not what they seem: misspelt, changed while the service runs, or broken.
 
+mod changes;
+mod protected;
+
 use std::fs;
 
 use serde_json::json;
@@ -14,10 +17,21 @@ async fn info(server: &Server) -> GetServerInfoResponse {
     response.into_inner()
 }
 
+async fn is_warned(server: &Server, part: &str) -> bool {
+    let info = info(server).await;
+    info.workspaces[0].warnings.iter().any(|warning| warning.contains(part))
+}
+
 async fn warned(server: &Server, part: &str) {
     eventually(&format!("a warning with {part:?}"), async || {
-        let info = info(server).await;
-        info.workspaces[0].warnings.iter().any(|warning| warning.contains(part))
+        is_warned(server, part).await
+    })
+    .await;
+}
+
+async fn not_warned(server: &Server, part: &str) {
+    eventually(&format!("no warning with {part:?}"), async || {
+        !is_warned(server, part).await
     })
     .await;
 }
@@ -86,6 +100,68 @@ fn misspelt_rules_are_told_wherever_a_person_looks() {
 }
 
 #[test]
+fn what_an_added_tool_is_called_is_no_mistake() {
+    test(async {
+        let config = json!({"permission": {"bahs": "ask", "deploy": "deny", "grep": "ask", "crm_*": "ask"}});
+        let server = Server::with(Setup {
+            config: Some(config),
+            ..Setup::default()
+        })
+        .await;
+        let odd = [
+            "there is no permission \"bahs\"",
+            "there is no permission \"deploy\"",
+            "\"crm_*\": the rule has no effect",
+        ];
+        for part in odd {
+            warned(&server, part).await;
+        }
+        assert!(!is_warned(&server, "grep").await);
+        // The same without a service, which cannot know of front ends.
+        let shown = server.command(&["config"]).output().await.unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        for part in odd {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let host = LendingHost::open(server.channel(), hello("app", &["bahs", "crm_find"]))
+            .await
+            .unwrap();
+        not_warned(&server, "bahs").await;
+        not_warned(&server, "crm_*").await;
+        assert!(is_warned(&server, "\"deploy\"").await);
+        drop(host);
+        warned(&server, "\"bahs\"").await;
+    });
+}
+
+#[test]
+fn what_holds_nothing_back_here_is_told() {
+    test(async {
+        let config = json!({
+            "default_agent": "plan",
+            "deny": ["bash"],
+            "mcp": {"s": {"type": "remote", "url": "http://127.0.0.1:9/", "enabled": false, "excludeTools": ["x"]}},
+            "disabled_providers": ["a"],
+            "share": "disabled",
+        });
+        let server = Server::with(Setup {
+            config: Some(config),
+            ..Setup::default()
+        })
+        .await;
+        let told = info(&server).await.workspaces.remove(0).warnings;
+        assert_eq!(told.len(), 3, "{told:?}");
+        for part in [
+            "\"default_agent\" has no effect here",
+            "\"deny\" is not known and has no effect; did you mean \"permission\"?",
+            "\"mcp.s.excludeTools\" is not known here and holds nothing back",
+        ] {
+            assert!(told.iter().any(|warning| warning.contains(part)), "{part}: {told:?}");
+        }
+    });
+}
+
+#[test]
 fn a_changed_rule_file_is_in_force_at_once_and_as_a_whole() {
     test(async {
         let mut server = Server::start().await;
@@ -105,7 +181,7 @@ fn a_changed_rule_file_is_in_force_at_once_and_as_a_whole() {
         assert_eq!(action(&server).await, PermissionAction::Deny);
         assert!(server.log().contains("the rules from before stay in force"));
         write("");
-        warned(&server, "stay in force").await;
+        warned(&server, "is gone or empty: its rules stay in force").await;
         assert_eq!(action(&server).await, PermissionAction::Deny);
 
         write(r#"{"permission": {"bash": "ask"}}"#);
@@ -114,7 +190,7 @@ fn a_changed_rule_file_is_in_force_at_once_and_as_a_whole() {
 
         // Nor does one that is gone: nobody said that everything is allowed.
         fs::remove_file(&rules).unwrap();
-        warned(&server, "is gone: its rules stay in force").await;
+        warned(&server, "is gone or empty: its rules stay in force").await;
         assert_eq!(action(&server).await, PermissionAction::Ask);
         write(r#"{"lsp": {"s": {"command": ["true"], "extensions": [".x"]}}}"#);
         becomes(&server, PermissionAction::Allow).await;

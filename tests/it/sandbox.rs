@@ -4,7 +4,10 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 
 use serde_json::{Value, json};
+use toolgate_config::Environment;
+use toolgate_config::logins::LoginFiles;
 use toolgate_contract::*;
+use toolgate_model::Login;
 
 use crate::support::*;
 
@@ -272,5 +275,47 @@ fn what_is_left_running_stays_confined_and_its_temporary_folder_stays() {
         eventually("its temporary files are gone", async || !kept.exists()).await;
         server.stop().await;
         assert!(!kept.parent().unwrap().exists());
+    });
+}
+
+#[test]
+fn a_login_that_is_made_later_is_not_for_a_command_that_runs_already() {
+    test(async {
+        let server = server("workspace-write", "deny", json!("allow")).await;
+        let home = server.folder().join("home");
+        let data = home.join(".local/share/toolgate");
+        let line = format!(
+            "touch begun; until [ -e made ]; do sleep 0.02; done; grep -r '' {} ; find {} -name '*.json' -exec cat {{}} +; echo end",
+            data.display(),
+            home.display()
+        );
+        let request = run_request(request(
+            "bash",
+            json!({"command": hidden(&server, &line), "description": "a"}),
+        ));
+        let mut tools = server.tools();
+        let (call, ()) = tokio::join!(run(&mut tools, request), async {
+            eventually("the command runs", async || server.work().join("begun").exists()).await;
+            let home = [("HOME".to_owned(), home.display().to_string())];
+            let logins = LoginFiles::locate(&Environment::new(home, "/")).unwrap();
+            let login = Login {
+                token: "the-token".to_owned(),
+                refresh: None,
+                expires: None,
+                client: None,
+                issuer: None,
+                scopes: Vec::new(),
+            };
+            logins.store("s", "https://s.example/mcp", &login).unwrap();
+            assert!(logins.own_login("s", "https://s.example/mcp").is_some());
+            fs::write(server.work().join("made"), "").unwrap();
+        });
+        let call = call.unwrap();
+        let output = &completed(&call).output;
+        assert!(
+            output.contains("end") && output.contains("Permission denied"),
+            "{output}"
+        );
+        assert!(!output.contains("the-token"), "{output}");
     });
 }

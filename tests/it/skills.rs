@@ -122,6 +122,70 @@ fn what_a_skill_of_the_user_speaks_of_may_be_read() {
 }
 
 #[test]
+fn where_they_are_looked_for_may_change() {
+    test(async {
+        let site = Site::answering(move |head| match head.split(' ').nth(1).unwrap() {
+            "/s/index.json" => page(
+                "application/json",
+                json!({"skills": [{"name": "far", "files": ["SKILL.md"]}]})
+                    .to_string()
+                    .as_bytes(),
+            ),
+            "/s/far/SKILL.md" => page("text/plain", b"---\nname: far\ndescription: Far\n---\nGo.\n"),
+            _ => page("text/plain", b"no"),
+        })
+        .await;
+        let mut server = Server::with(Setup::default().env("TOOLGATE_NETWORK_ALLOW", "127.0.0.1")).await;
+        let (near, outside) = (server.work().join("near/kit"), server.folder().join("shared/tools"));
+        write(&near, "name: kit\ndescription: Near");
+        write(&outside, "name: tools\ndescription: Shared");
+        fs::write(outside.join("notes.md"), "notes").unwrap();
+        let rules = server.work().join("opencode.json");
+        let becomes = async |expected: [bool; 3]| {
+            eventually(&format!("the skills are {expected:?}"), async || {
+                let (text, _) = description(&server, "build").await;
+                ["Near", "Shared", "Far"].map(|part| text.contains(&format!("<description>{part}<"))) == expected
+            })
+            .await;
+        };
+        becomes([false; 3]).await;
+        let skills = json!({"skills": {"paths": ["near", server.folder().join("shared")], "urls": [site.url("/s")]}});
+        fs::write(&rules, skills.to_string()).unwrap();
+        becomes([true; 3]).await;
+        assert_eq!(completed(&load(&server, "far").await).title, "Loaded skill: far");
+        // What lies beside them may be read, as if they had been named at the start.
+        eventually("the notes may be read", async || {
+            let call = request("read", json!({"filePath": outside.join("notes.md")}));
+            let evaluated = crate::evaluated::evaluated(&server, call).await.unwrap();
+            evaluated.action() == PermissionAction::Allow
+        })
+        .await;
+        fs::write(&rules, r#"{"skills": {"paths": ["near", "nowhere"]}}"#).unwrap();
+        becomes([true, false, false]).await;
+        // What is left out is told to people, too.
+        write(&near, "description: Near");
+        let told = async |part: &str| {
+            eventually(&format!("{part:?} is told"), async || {
+                description(&server, "build").await;
+                let info = server
+                    .info()
+                    .get_server_info(GetServerInfoRequest {})
+                    .await
+                    .unwrap()
+                    .into_inner();
+                info.workspaces[0].warnings.iter().any(|text| text.contains(part))
+            })
+            .await;
+        };
+        told("nowhere is not a folder").await;
+        told("kit/SKILL.md is left out of the skills: its front matter has no name").await;
+        fs::write(&rules, "{}").unwrap();
+        becomes([false; 3]).await;
+        server.stop().await;
+    });
+}
+
+#[test]
 fn hostile_ones_harm_nobody() {
     test(async {
         let server = Server::start().await;

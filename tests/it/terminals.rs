@@ -477,7 +477,7 @@ fn attach_shows_types_resizes_and_leaves() {
         assert!(!again.waits_for_key());
         let mut late = attach(&server, &id);
         late.shows("has ended").await;
-        assert_eq!(late.ended().await, 5);
+        assert_eq!(late.ended().await, 9);
         let (code, _, told) = server.cli(&["attach", &id]).await;
         assert_eq!((code, told.contains("attach needs a terminal")), (2, true), "{told}");
     });

@@ -2,12 +2,7 @@
 
 check_python() {
     local venv="$work/python" fresh="$work/python-fresh" packages="$work/python-packages" status=0
-    if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
-        rm -rf "$venv"
-        quietly python3 -m venv "$venv" &&
-            quietly "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" || return 1
-        cp "$here/requirements.txt" "$venv/"
-    fi
+    python_programs || return 1
     rm -rf "$packages" "$fresh"
     {
         quietly "$venv/bin/python" -m build --no-isolation --outdir "$packages" clients/python &&

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds every package as it is published, and uses each in an empty project that knows nothing of this repository: run.sh
-# [python] [typescript] [java] [go] [rust]. Nothing is published. README.md beside this file says what is looked at.
+# [python] [typescript] [java] [go] [rust] [program] [cargo]. Nothing is published. README.md beside this file says what is looked at.
 #
 # Each part adds a row to $RESULTS (tests/ecosystem/README.md says what a row is), or to a file that is printed at the end.
 set -uo pipefail
@@ -11,7 +11,7 @@ target="$(realpath -m "${TOOLGATE_TARGET:-${CARGO_TARGET_DIR:-target}}")"
 work="$(realpath -m "${ECOSYSTEM:-$target/ecosystem/packages}")"
 export PATH="$target/tools/bin:$PATH" TOOLGATE_BIN="${TOOLGATE_BIN:-$target/debug/toolgate}"
 unset CARGO_TARGET_DIR
-all=(python typescript java go rust)
+all=(python typescript java go rust program cargo)
 repository=https://github.com/toolgate/toolgate
 version="$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)"
 printed="${RESULTS:-$(mktemp)}"
@@ -82,6 +82,15 @@ versions() {
         grep -qF -- "${says[$file]}" "$file" || { fail "$file does not say ${says[$file]}"; wrong=1; }
     done
     return $wrong
+}
+
+# The programs of PyPI that packages are checked with: in fixed versions, installed once.
+python_programs() {
+    cmp -s "$here/requirements.txt" "$work/python/requirements.txt" && return 0
+    rm -rf "$work/python"
+    quietly python3 -m venv "$work/python" &&
+        quietly "$work/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" &&
+        cp "$here/requirements.txt" "$work/python/"
 }
 
 # The programs of npm that packages are checked with: in fixed versions, installed once.

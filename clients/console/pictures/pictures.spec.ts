@@ -1,45 +1,58 @@
-// The pictures of the README, made from the running program: a prompt in the console, and the same in the terminal.
+// The pictures of the documentation, made from the running program: a prompt in the console, the same in the terminal and on a
+// phone; the first page, and a call.
 
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import headless, { type IBufferCell, type Terminal } from "@xterm/headless";
 import { ASK, expect, test } from "../tests/service";
 
 const folder = join(import.meta.dirname, "../../../docs/pictures");
 const OLD = 'fn main() {\n    println!("hello");\n}\n';
 const EDIT = { filePath: "main.rs", oldString: '"hello"', newString: '"hello, world"' };
 
-/** What one colour code of a terminal is in a page. */
-const STYLES: Record<string, string> = {
-  "1": "font-weight: bold",
-  "2": "opacity: 0.65",
-  "31": "color: #ff7b72",
-  "32": "color: #7ee787",
-  "33": "color: #e3b341",
-  "36": "color: #79c0ff",
-};
+/** The size of the terminal. */
+const COLUMNS = 80;
+const ROWS = 24;
 
-/** Returns the lines of a terminal as a page. */
-function terminal(command: string, output: string): string {
-  const escaped = output.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("\r", "");
-  const coloured = escaped.replace(/\u001b\[(\d+)m/g, (_, code: string) =>
-    code === "0" ? "</span>" : `<span style="${STYLES[code] ?? ""}">`,
-  );
-  return `<body style="margin: 0; background: #0d1117"><pre style="margin: 0; padding: 20px 24px; width: max-content;
-    color: #e6edf3; font: 14px/1.5 monospace"><b>$ ${command}</b>\n${coloured}</pre></body>`;
+/** The colours of a terminal by their numbers. */
+const COLOURS = ["#484f58", "#ff7b72", "#7ee787", "#e3b341", "#79c0ff", "#d2a8ff", "#79c0ff", "#e6edf3"];
+
+/** The cells of a row. */
+function cells(screen: Terminal, row: number): IBufferCell[] {
+  const line = screen.buffer.active.getLine(row);
+  return Array.from({ length: COLUMNS }, (_, column) => line?.getCell(column)).filter((cell) => cell !== undefined);
 }
 
-/** Starts `toolgate approve` on a terminal, and returns what it shows once it asks. */
-async function approver(url: string): Promise<string> {
-  const command = `stty cols 100 rows 40; exec "${process.env.TOOLGATE_BIN}" approve --server ${url}`;
-  const child = spawn("script", ["-qec", command, "/dev/null"], { stdio: ["pipe", "pipe", "inherit"] });
-  let output = "";
-  child.stdout.setEncoding("utf8");
+/** Returns what a terminal shows as a page. */
+function pageOf(screen: Terminal): string {
+  const span = (cell: IBufferCell) => {
+    const colour = cell.isFgPalette() ? `color: ${COLOURS[cell.getFgColor() % 8]};` : "";
+    const weight = cell.isBold() ? "font-weight: bold;" : cell.isDim() ? "opacity: 0.65;" : "";
+    const text = (cell.getChars() || " ").replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+    return `<span style="${colour}${weight}">${text}</span>`;
+  };
+  const rows = Array.from({ length: ROWS }, (_, row) => cells(screen, row).map(span).join(""));
+  return `<body style="margin: 0; background: #0d1117"><pre style="margin: 0; padding: 20px 24px; width: max-content;
+    color: #e6edf3; font: 14px/1.3 monospace">${rows.join("\n")}</pre></body>`;
+}
+
+/** Starts `toolgate approve` on a terminal, and returns what it shows once its prompt takes keys. */
+async function approver(url: string): Promise<Terminal> {
+  const screen = new headless.Terminal({ cols: COLUMNS, rows: ROWS, allowProposedApi: true });
+  const command = `stty cols ${COLUMNS} rows ${ROWS}; exec "${process.env.TOOLGATE_BIN}" approve --name ann --server ${url}`;
+  const env = { ...process.env, TERM: "xterm-256color" };
+  const child = spawn("script", ["-qec", command, "/dev/null"], { stdio: ["pipe", "pipe", "inherit"], env });
   for await (const part of child.stdout) {
-    output += part as string;
-    if (output.includes("run something else instead")) break;
+    await new Promise<void>((drawn) => screen.write(part as Buffer, drawn));
+    const shown = Array.from(
+      { length: ROWS },
+      (_, row) => screen.buffer.active.getLine(row)?.translateToString() ?? "",
+    );
+    const takesKeys = cells(screen, ROWS - 1).some((cell) => cell.isBold());
+    if (takesKeys && shown.some((row) => row.includes("hello, world"))) break;
   }
   child.kill();
-  return output;
+  return screen;
 }
 
 test("a prompt, in the browser and in the terminal", async ({ page, start }) => {
@@ -48,7 +61,7 @@ test("a prompt, in the browser and in the terminal", async ({ page, start }) => 
   await service.run("read", { filePath: "main.rs" });
   const call = service.run("edit", EDIT, { callId: "change-greeting" });
   const shown = await approver(service.url);
-  await page.setContent(terminal("toolgate approve", shown.trimEnd()));
+  await page.setContent(pageOf(shown));
   await page.locator("pre").screenshot({ path: join(folder, "approve.png") });
 
   await page.setViewportSize({ width: 1100, height: 640 });
@@ -58,4 +71,40 @@ test("a prompt, in the browser and in the terminal", async ({ page, start }) => 
   await page.screenshot({ path: join(folder, "console.png") });
   await allow.click();
   expect((await call).ending.case).toBe("completed");
+});
+
+test("the first page, a call, and a prompt on a phone", async ({ page, start }) => {
+  const service = await start({
+    config: { permission: { bash: { "*": "allow", "git push*": "ask" }, edit: "allow" } },
+  });
+  service.write("main.rs", OLD);
+  await service.run("read", { filePath: "main.rs" });
+  await service.run("edit", EDIT, { callId: "change-greeting" });
+  const tests =
+    "printf 'running 3 tests\\n\\033[32mok\\033[0m   greets\\n\\033[32mok\\033[0m   leaves\\n\\033[31mFAILED\\033[0m counts\\n'; exit 1";
+  await service.run("bash", { command: tests, description: "Runs the tests" });
+  await service.background("watch", "sleep 600", { description: "Watches the sources" });
+  const push = "git push origin main && git push --tags";
+  const call = service.run("bash", { command: push, description: "Publishes the change" }, { session: "release" });
+  await page.setViewportSize({ width: 1100, height: 380 });
+  await page.goto(service.url);
+  await expect(
+    page
+      .getByRole("region", { name: /^Waits for you/ })
+      .getByRole("link")
+      .first(),
+  ).toBeVisible();
+  await page.screenshot({ path: join(folder, "console-home.png") });
+  await page.setViewportSize({ width: 1100, height: 640 });
+  await page.goto(`${service.url}console/#/calls/change-greeting`);
+  await expect(page.locator(".diff .added")).toBeVisible();
+  await page.screenshot({ path: join(folder, "console-call.png") });
+  await page.setViewportSize({ width: 390, height: 700 });
+  await page.goto(`${service.url}console/#/prompts`);
+  await page.getByRole("listbox", { name: "Prompts that wait" }).getByRole("option").click();
+  const allow = page.getByRole("button", { name: "Allow once" });
+  await expect(allow).toBeEnabled();
+  await page.screenshot({ path: join(folder, "console-phone.png") });
+  await page.getByRole("button", { name: "Reject", exact: false }).first().click();
+  expect((await call).ending.case).toBe("failed");
 });

@@ -5,12 +5,9 @@ import { Code, ConnectError, createClient, type Interceptor } from "@connectrpc/
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { InfoService } from "./gen/toolgate/v1/info_service_pb";
-import { OutputService } from "./gen/toolgate/v1/output_service_pb";
 import { PermissionService } from "./gen/toolgate/v1/permission_service_pb";
-import { PortService } from "./gen/toolgate/v1/port_service_pb";
 import { SessionService } from "./gen/toolgate/v1/session_service_pb";
 import { ToolService } from "./gen/toolgate/v1/tool_service_pb";
-import { WorkspaceService } from "./gen/toolgate/v1/workspace_service_pb";
 
 const TOKEN = "toolgate.token";
 
@@ -64,7 +61,8 @@ export function noted(error: unknown, sent: string = token.value): ConnectError 
   return known;
 }
 
-const transport = createGrpcWebTransport({
+/** What carries every request. */
+export const transport = createGrpcWebTransport({
   baseUrl: location.origin,
   interceptors: [authorize],
 });
@@ -85,10 +83,7 @@ export function problem(error: unknown): string {
 
 export const tools = createClient(ToolService, transport);
 export const permissions = createClient(PermissionService, transport);
-export const outputs = createClient(OutputService, transport);
 export const sessions = createClient(SessionService, transport);
-export const ports = createClient(PortService, transport);
-export const workspaces = createClient(WorkspaceService, transport);
 export const info = createClient(InfoService, transport);
 
 /** Returns a moment in milliseconds, none if it is absent. */

@@ -1,16 +1,17 @@
 // One call, as the page shows it: its record, its events, its output.
 
 import { signal } from "@preact/signals";
-import { Code, ConnectError } from "@connectrpc/connect";
-import { at, outputs, tools } from "./api";
-import { outcome, take } from "./calls";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { ALL, at, tools, transport } from "./api";
+import { outcome, reason, take } from "./calls";
+import { objectOf } from "./input";
 import type { Turn } from "./live";
 import { Screen } from "./screen";
 import { bytes, count, duration, short } from "./text";
 import { MOST_BYTES, Window } from "./window";
-import { FailureReason, OutputMode, type Call, type CallEvent, type ListeningPort } from "./gen/toolgate/v1/call_pb";
+import { OutputMode, type Call, type CallEvent, type ListeningPort } from "./gen/toolgate/v1/call_pb";
 import { PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb";
-import type { OutputLine } from "./gen/toolgate/v1/output_service_pb";
+import { OutputService, type OutputLine } from "./gen/toolgate/v1/output_service_pb";
 
 /** One line of the list of events. */
 export interface Entry {
@@ -20,10 +21,36 @@ export interface Entry {
   text: string;
 }
 
+/** What became of a prompt of the call. */
+export interface Decided {
+  /** What was asked, or empty. */
+  permission: string;
+  state: PromptState;
+  decision: PromptDecision;
+  by: string;
+}
+
+/** When a part of the output came: from `offset` on, until the next one. */
+interface Came {
+  offset: number;
+  /** None if nobody knows. */
+  time: number | undefined;
+}
+
 /** Events that are kept; of more, the first and the latest. */
 const MOST_ENTRIES = 5_000;
 /** Bytes of an output that are read at once. */
 const PIECE = 128 * 1024;
+/** The most times of output that are kept, and how far they lie apart. */
+const MOST_TIMES = 20_000;
+const APART = 100;
+/** Calls that this call made of which the records are fetched. */
+const CHILDREN = 200;
+
+const outputs = createClient(OutputService, transport);
+
+/** The tools whose work is calls that they make. */
+const MAKERS: ReadonlySet<string> = new Set(["batch", "task"]);
 
 /** Watches one call and holds what is shown of it. */
 export class CallView {
@@ -36,6 +63,10 @@ export class CallView {
   readonly window = new Window();
   /** Whether the latest output is shown as it comes. */
   readonly follows = signal(true);
+  /** What was asked for it, and what became of that, in order. */
+  readonly decided = signal<readonly Decided[]>([]);
+  /** The calls that it made, by their ids, with their tools. */
+  readonly children = signal<ReadonlyMap<string, string>>(new Map());
   /** What its programs listen on. */
   readonly listening = signal<readonly ListeningPort[]>([]);
   readonly outputId = signal("");
@@ -50,6 +81,10 @@ export class CallView {
   private screen: Screen | undefined;
   private last = 0n;
   private pending = false;
+  private readonly came: Came[] = [];
+  /** Where the output ends that has been heard of. */
+  private heard = 0;
+  private readonly asked = new Map<string, string>();
   /** The entry of the output that comes in one go. */
   private run: { entry: Entry; from: number; to: number } | undefined;
 
@@ -81,6 +116,7 @@ export class CallView {
     take(call);
     this.record.value = call;
     this.listening.value = call.listening;
+    if (MAKERS.has(call.tool)) await this.loadChildren(signal);
     const truncation = call.ending.value?.truncation;
     if (truncation === undefined) return;
     // What had ended before is read from its beginning, what has been followed stays at its end.
@@ -96,6 +132,17 @@ export class CallView {
       this.total.value = this.window.end;
     }
     this.changed();
+  }
+
+  /** What a call of `task` made is in no event of its own. */
+  private async loadChildren(signal: AbortSignal): Promise<void> {
+    const request = { workspace: ALL, parentCallId: this.id, pageSize: CHILDREN };
+    const { calls } = await tools.listCalls(request, { signal });
+    for (const call of calls.reverse()) this.child(take(call).id, call.tool);
+  }
+
+  private child(id: string, tool: string): void {
+    if (!this.children.value.has(id)) this.children.value = new Map(this.children.value).set(id, tool);
   }
 
   private async follow(signal: AbortSignal, alive: () => void): Promise<void> {
@@ -120,6 +167,8 @@ export class CallView {
       const { outputId, offset, data } = what.value;
       this.outputId.value = outputId;
       this.total.value = Math.max(this.total.value, Number(offset) + data.length);
+      this.heard = Number(offset) + data.length;
+      this.time(Number(offset), at(event.eventTime));
       if (this.follows.peek() && !this.complete.peek()) this.window.append(Number(offset), data);
       this.screen?.output(Number(offset), data);
       this.noteOutput(event, Number(offset), Number(offset) + data.length);
@@ -127,6 +176,19 @@ export class CallView {
       this.run = undefined;
       if (what.case === "gap" && what.value.outputBytes > 0n) {
         this.total.value = Math.max(this.total.value, this.window.end + Number(what.value.outputBytes));
+        this.time(this.heard, undefined);
+      }
+      if (what.case === "child") this.child(what.value.callId, what.value.tool);
+      if (what.case === "waiting" && what.value.prompt !== undefined) {
+        const { promptId, request } = what.value.prompt;
+        this.asked.set(promptId, request.case === "permission" ? request.value.permission : "");
+      }
+      if (what.case === "resumed") {
+        const { promptId, state, resolution } = what.value;
+        const decision = resolution?.decision ?? PromptDecision.UNSPECIFIED;
+        const permission = this.asked.get(promptId) ?? "";
+        const one = { permission, state, decision, by: resolution?.resolvedBy ?? "" };
+        this.decided.value = [...this.decided.value, one];
       }
       if (what.case === "listening") this.listening.value = what.value.ports;
       this.push(event, what.case, describe(event));
@@ -150,6 +212,24 @@ export class CallView {
     this.entries.push(entry);
     if (this.entries.length > MOST_ENTRIES) this.entries.splice(MOST_ENTRIES / 2, 1);
     return entry;
+  }
+
+  private time(offset: number, time: number | undefined): void {
+    const last = this.came.at(-1);
+    if (last !== undefined && (last.offset > offset || this.came.length > MOST_TIMES)) return;
+    if (last?.time !== undefined && time !== undefined && time - last.time < APART) return;
+    this.came.push({ offset, time: this.came.length < MOST_TIMES ? time : undefined });
+  }
+
+  /** Returns when the output at an offset came, as far as that is known. */
+  timeAt(offset: number): number | undefined {
+    let [low, high] = [0, this.came.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.came[middle]!.offset <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return this.came[low - 1]?.time;
   }
 
   private changed(): void {
@@ -193,6 +273,30 @@ export class CallView {
     const rows = this.window.prepend(from, data);
     this.changed();
     return rows;
+  }
+
+  /** Returns where a line of the whole output begins, counted from 1; none if there is no such line. */
+  async offsetOf(line: number): Promise<number | undefined> {
+    if (this.outputId.value === "") {
+      const rows = this.window.rows();
+      return line > (rows.at(-1)?.line ?? -1) + 1 ? undefined : this.window.startOf(line - 1);
+    }
+    const range = { case: "lines" as const, value: { firstLine: BigInt(line), limit: 1n } };
+    for await (const { offset } of outputs.readOutput({ outputId: this.outputId.value, range })) return Number(offset);
+    return undefined;
+  }
+
+  /** Returns the whole output, as it is stored. Is told how many bytes have come. */
+  async whole(comes: (bytes: number) => void): Promise<Uint8Array<ArrayBuffer>[]> {
+    if (this.outputId.value === "") return [new TextEncoder().encode(this.window.text())];
+    const parts: Uint8Array<ArrayBuffer>[] = [];
+    let length = 0;
+    for await (const { data } of outputs.readOutput({ outputId: this.outputId.value })) {
+      parts.push(new Uint8Array(data));
+      length += data.length;
+      comes(length);
+    }
+    return parts;
   }
 
   private async read(offset: number, limit: number): Promise<Uint8Array> {
@@ -286,17 +390,9 @@ function timed(length: { seconds: bigint; nanos: number } | undefined): number {
   return length === undefined ? 0 : Number(length.seconds) * 1000 + length.nanos / 1e6;
 }
 
-/** Says why a call failed. */
-export function reason(why: FailureReason): string {
-  return (FailureReason[why] ?? "failed").toLowerCase().replaceAll("_", " ");
-}
-
 /** Says whether a call runs in a terminal. */
 export function hasTerminal(call: Call): boolean {
-  if (call.tool !== "background" || call.ending.case !== undefined || call.inputJson === "") return false;
-  try {
-    return (JSON.parse(call.inputJson) as { terminal?: unknown }).terminal !== undefined;
-  } catch {
-    return false;
-  }
+  return (
+    call.tool === "background" && call.ending.case === undefined && objectOf(call.inputJson).terminal !== undefined
+  );
 }

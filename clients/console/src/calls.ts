@@ -45,7 +45,13 @@ export interface Row {
 
 /** Calls that are kept; beyond that the oldest are forgotten. */
 const MOST = 20_000;
-const PAGE = 500;
+/** The newest calls that are loaded without being asked for: the first of them are on the screen soon, also over a slow line. */
+const LOADED = 500;
+const FIRST = 50;
+const PAGE = 450;
+/** Calls that have not ended, and calls that have failed, which are shown however old they are. */
+const OPEN = 100;
+const FAILED = 20;
 /** Records that are fetched one by one after one look at the newest. */
 const SINGLES = 8;
 const PACE = 250;
@@ -54,8 +60,10 @@ const PACE = 250;
 export const version = signal(0);
 /** Whether the newest calls have been loaded once. */
 export const loaded = signal(false);
-/** Whether older calls exist that the page does not keep. */
+/** Whether older calls exist that are not loaded. */
 export const cut = signal(false);
+/** Since when all calls are loaded, in milliseconds. Of older ones, only some are known. */
+export const whole = signal(-Infinity);
 
 const known = new Map<string, Row>();
 let order: Row[] = [];
@@ -80,6 +88,7 @@ function changed(): void {
     for (const old of order.splice(MOST)) {
       known.delete(old.id);
       cut.value = true;
+      whole.value = Math.max(whole.value, old.created);
     }
     version.value += 1;
   }, 60);
@@ -103,6 +112,11 @@ export function outcome(end: CallCompleted): string {
   }
 }
 
+/** Says why a call failed. */
+export function reason(why: FailureReason): string {
+  return (FailureReason[why] ?? "failed").toLowerCase().replaceAll("_", " ");
+}
+
 /** The way that a call most likely went, from its sums alone: people are asked first. */
 function likely(of: Omit<Row, "spans" | "exact">): Span[] {
   const { created, started, ended, waited } = of;
@@ -118,8 +132,8 @@ function likely(of: Omit<Row, "spans" | "exact">): Span[] {
   return spans;
 }
 
-/** Takes a record of the service. */
-export function take(call: Call): Row {
+/** Returns what lists show of a record of the service. */
+export function rowOf(call: Call): Row {
   const ending = call.ending.value;
   const [started, ended] = [at(call.startTime), at(call.endTime)];
   const base = {
@@ -144,10 +158,14 @@ export function take(call: Call): Row {
     background: call.backgroundProcesses.length,
     lastSequence: call.lastSequence,
   };
-  const before = known.get(base.id);
-  const row: Row = before?.exact
-    ? { ...base, spans: closed(before.spans, base), exact: true }
-    : { ...base, spans: likely(base), exact: hasEnded(base.state) && base.waited === 0 };
+  return { ...base, spans: likely(base), exact: hasEnded(base.state) && base.waited === 0 };
+}
+
+/** Takes a record of the service. */
+export function take(call: Call): Row {
+  const fresh = rowOf(call);
+  const before = known.get(fresh.id);
+  const row = before?.exact ? { ...fresh, spans: closed(before.spans, fresh), exact: true } : fresh;
   known.set(row.id, row);
   changed();
   return row;
@@ -245,16 +263,24 @@ async function fetchRow(id: string, signal: AbortSignal): Promise<void> {
   if (call !== undefined) take(call);
 }
 
-/**
- * Lists the calls of the service, newest first, until there are no more or the rest is known and has ended.
- */
-export async function load(signal: AbortSignal): Promise<void> {
-  let pageToken = "";
-  let seen = 0;
+/** Lists the newest calls of the service, and those that have not ended or have failed. Returns what lists more of them. */
+export async function load(signal: AbortSignal): Promise<() => Promise<void>> {
   const open = new Set(order.filter((row) => !hasEnded(row.state)).map((row) => row.id));
   const again = loaded.peek();
-  do {
-    const page = await tools.listCalls({ workspace: ALL, pageSize: PAGE, pageToken }, { signal });
+  const some = async (states: CallState[], pageSize: number): Promise<void> => {
+    const { calls } = await tools.listCalls({ workspace: ALL, states, pageSize }, { signal });
+    for (const call of calls) take(call);
+  };
+  const newest = tools.listCalls({ workspace: ALL, pageSize: again ? PAGE : FIRST }, { signal });
+  // Not one after the other: the way to the service may be long.
+  const others = [
+    some([CallState.PENDING, CallState.RUNNING, CallState.WAITING], OPEN),
+    some([CallState.FAILED], FAILED),
+  ];
+  const [first] = await Promise.all([newest, ...others]);
+  let page = first;
+  let seen = 0;
+  const takePage = (): boolean => {
     const fresh = page.calls.filter((call) => {
       const before = known.get(call.callId);
       open.delete(call.callId);
@@ -262,12 +288,23 @@ export async function load(signal: AbortSignal): Promise<void> {
     });
     for (const call of page.calls) take(call);
     seen += page.calls.length;
-    pageToken = page.nextPageToken;
-    if (!again) loaded.value = true;
-    if (again && fresh.length === 0) break;
-  } while (pageToken !== "" && seen < MOST);
-  cut.value = pageToken !== "" && seen >= MOST;
-  for (const id of open) stale.add(id);
+    return fresh.length > 0;
+  };
+  let isNew = takePage();
+  loaded.value = true;
+  return async () => {
+    while (page.nextPageToken !== "" && seen < LOADED && (isNew || !again)) {
+      const request = { workspace: ALL, pageSize: PAGE, pageToken: page.nextPageToken };
+      page = await tools.listCalls(request, { signal });
+      isNew = takePage();
+    }
+    if (page.nextPageToken === "") {
+      [cut.value, whole.value] = [false, -Infinity];
+    } else if (!again || isNew) {
+      [cut.value, whole.value] = [true, at(page.calls.at(-1)?.createTime) ?? whole.value];
+    }
+    for (const id of open) stale.add(id);
+  };
 }
 
 const looked = new Set<string>();

@@ -8,8 +8,16 @@ import { rows, version, type Row } from "./calls";
 export const workspace = signal("");
 /** The session, or empty for all. */
 export const session = signal("");
-/** Words of tool, title, summary, id or agent. */
+/** Words of tool, title, summary or id. */
 export const words = signal("");
+/** The tool, or empty for all. */
+export const tool = signal("");
+/** The agent, or empty for all. */
+export const agent = signal("");
+/** Begun at this day and time or later, as fields for local times have them; or empty. */
+export const since = signal("");
+/** Begun before this day and time, or empty. */
+export const until = signal("");
 
 /** The groups of states to choose from. */
 export const STATES: Record<string, readonly CallState[]> = {
@@ -23,51 +31,70 @@ export const STATES: Record<string, readonly CallState[]> = {
 /** One of them. */
 export const state = signal("all");
 
-/** The calls that pass, newest first. */
-export const filtered = computed<readonly Row[]>(() => {
-  void version.value;
-  const states = STATES[state.value] ?? [];
-  const wanted = words.value
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== "");
-  if (workspace.value === "" && session.value === "" && states.length === 0 && wanted.length === 0) {
-    return [...rows()];
-  }
-  return rows().filter((row) => {
-    if (workspace.value !== "" && row.workspace !== workspace.value) return false;
-    if (session.value !== "" && row.session !== session.value) return false;
-    if (states.length > 0 && !states.includes(row.state)) return false;
-    if (wanted.length === 0) return true;
-    const text = `${row.tool}\n${row.title}\n${row.summary}\n${row.id}\n${row.agent}\n${row.session}`.toLowerCase();
-    return wanted.every((word) => text.includes(word));
-  });
-});
-
-/** A session, as its calls tell of it. */
-export interface SessionRow {
-  id: string;
+/** What is wanted of calls. */
+export interface Wanted {
   workspace: string;
-  calls: number;
-  open: number;
-  waiting: number;
-  latest: number;
+  session: string;
+  words: readonly string[];
+  tool: string;
+  agent: string;
+  states: readonly CallState[];
+  /** In milliseconds; none for any time. */
+  since: number | undefined;
+  until: number | undefined;
 }
 
-/** The sessions of the calls that the page knows, the one with the latest call first. */
-export const sessionRows = computed<readonly SessionRow[]>(() => {
+const moment = (field: string): number | undefined => (field === "" ? undefined : new Date(field).getTime());
+
+/** All of it. */
+export const wanted = computed<Wanted>(() => ({
+  workspace: workspace.value,
+  session: session.value,
+  words: words.value
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== ""),
+  tool: tool.value.trim(),
+  agent: agent.value.trim(),
+  states: STATES[state.value] ?? [],
+  since: moment(since.value),
+  until: moment(until.value),
+}));
+
+/** Whether anything is asked for but the workspace. */
+export const narrows = computed(() => {
+  const { session, words, tool, agent, states, since, until } = wanted.value;
+  return (
+    [session, tool, agent].some((text) => text !== "") ||
+    [words, states].some((list) => list.length > 0) ||
+    (since ?? until) !== undefined
+  );
+});
+
+/** Forgets it all but the workspace. */
+export function showAll(): void {
+  for (const field of [session, words, tool, agent, since, until]) field.value = "";
+  state.value = "all";
+}
+
+/** Says whether a call is wanted: as the service does, but each word is looked for. */
+export function isWanted(row: Row, of: Wanted): boolean {
+  if (of.workspace !== "" && row.workspace !== of.workspace) return false;
+  if (of.session !== "" && row.session !== of.session) return false;
+  if (of.tool !== "" && row.tool !== of.tool) return false;
+  if (of.agent !== "" && row.agent !== of.agent) return false;
+  if (of.states.length > 0 && !of.states.includes(row.state)) return false;
+  if (of.since !== undefined && row.created < of.since) return false;
+  if (of.until !== undefined && row.created >= of.until) return false;
+  if (of.words.length === 0) return true;
+  const text = `${row.tool}\n${row.title}\n${row.summary}\n${row.id}`.toLowerCase();
+  return of.words.every((word) => text.includes(word));
+}
+
+/** The sessions of the calls that are loaded, the one with the latest call first. */
+export const recentSessions = computed<readonly string[]>(() => {
   void version.value;
-  const found = new Map<string, SessionRow>();
-  for (const row of rows()) {
-    if (workspace.value !== "" && row.workspace !== workspace.value) continue;
-    let one = found.get(row.session);
-    if (one === undefined) {
-      one = { id: row.session, workspace: row.workspace, calls: 0, open: 0, waiting: 0, latest: row.created };
-      found.set(row.session, one);
-    }
-    one.calls += 1;
-    if (row.state === CallState.WAITING) one.waiting += 1;
-    if (STATES.open!.includes(row.state)) one.open += 1;
-  }
-  return [...found.values()];
+  const found = new Set<string>();
+  for (const row of rows()) if (workspace.value === "" || row.workspace === workspace.value) found.add(row.session);
+  return [...found];
 });

@@ -1,7 +1,6 @@
 // Where the page begins.
 
 import { render } from "preact";
-import * as current from "./current";
 import { attends, keep, shown } from "./live";
 import * as prompts from "./prompts";
 import * as sessions from "./sessions";
@@ -9,5 +8,6 @@ import { App } from "./ui/App";
 
 void keep(() => (shown.value ? "events" : undefined), sessions.watch);
 void keep(() => (shown.value || attends.value ? "prompts" : undefined), prompts.watch);
-void keep(current.wanted, current.watch, true);
-render(<App />, document.getElementById("app")!);
+const root = document.getElementById("app")!;
+root.replaceChildren();
+render(<App />, root);

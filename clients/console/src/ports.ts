@@ -1,11 +1,14 @@
 // The ports that the person has opened from this tab, each kept open by a call of its own.
 
 import { signal } from "@preact/signals";
-import { Code, ConnectError } from "@connectrpc/connect";
-import { ports, problem, tools } from "./api";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { problem, tools, transport } from "./api";
 import { hasEnded, row, take, version } from "./calls";
 import { announce } from "./notices";
 import { type Call, Unattended } from "./gen/toolgate/v1/call_pb";
+import { PortService } from "./gen/toolgate/v1/port_service_pb";
+
+const ports = createClient(PortService, transport);
 
 /** A port that is being opened, is open, or could not be opened. */
 export interface OpenedPort {

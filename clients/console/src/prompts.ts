@@ -2,23 +2,15 @@
 
 import { computed, signal } from "@preact/signals";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { ALL, permissions, problem } from "./api";
+import { ALL, permissions, problem, tools } from "./api";
 import { announce } from "./notices";
+import { tell } from "./notify";
+import { introduced, recorded } from "./person";
 import type { Turn } from "./live";
+import { OutputMode } from "./gen/toolgate/v1/call_pb";
 import { PromptDecision, type Prompt } from "./gen/toolgate/v1/prompt_pb";
 import { PromptReplySchema, ReplyResult } from "./gen/toolgate/v1/permission_service_pb";
 import { short } from "./text";
-
-const NAME = "toolgate.name";
-
-/** The name that is recorded with answers. */
-export const approver = signal(sessionStorage.getItem(NAME) ?? "console");
-
-/** Takes another one. */
-export function setApprover(name: string): void {
-  approver.value = name.trim() === "" ? "console" : name.trim().slice(0, 100);
-  sessionStorage.setItem(NAME, approver.value);
-}
 
 /** Every open prompt, in the order of arrival. */
 export const open = signal<ReadonlyMap<string, Prompt>>(new Map());
@@ -34,8 +26,12 @@ export function subject(prompt: Prompt): string {
   const request = prompt.request;
   switch (request.case) {
     case "permission": {
-      const { title, patterns, permission } = request.value;
-      return short(title || patterns.join(", ") || permission, 200);
+      const { title, patterns, permission, metadata } = request.value;
+      const { command } = (metadata ?? {}) as Record<string, unknown>;
+      const says = title || patterns.join(", ") || permission;
+      // What is to be allowed is the command, not what the model says of it.
+      const isSaid = typeof command !== "string" || command.startsWith(says);
+      return short(isSaid ? says : `${command} · ${says}`, 200);
     }
     case "questions":
       return short(request.value.questions.map((question) => question.header || question.question).join(", "), 200);
@@ -60,7 +56,10 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
           snapshot.set(prompt.promptId, prompt);
           break;
         }
-        if (!open.value.has(prompt.promptId)) announce(`${prompt.tool} asks: ${subject(prompt)}`);
+        if (!open.value.has(prompt.promptId)) {
+          announce(`${prompt.tool} asks: ${subject(prompt)}`);
+          tell(prompt.promptId, `${short(prompt.tool, 40)} asks`, subject(prompt));
+        }
         open.value = new Map(open.value).set(prompt.promptId, prompt);
         break;
       }
@@ -70,8 +69,12 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
         break;
       case "snapshotEnd":
         if (snapshot !== undefined) {
-          const news = [...snapshot.keys()].filter((id) => !open.value.has(id)).length;
-          if (news > 0) announce(news === 1 ? "A prompt waits." : `${news} prompts wait.`);
+          const news = [...snapshot.keys()].filter((id) => !open.value.has(id));
+          const text = news.length === 1 ? "A prompt waits." : `${news.length} prompts wait.`;
+          if (news.length > 0) {
+            announce(text);
+            tell(news[0]!, "Toolgate", text);
+          }
           open.value = snapshot;
         }
         snapshot = undefined;
@@ -125,8 +128,9 @@ export type Answer = Omit<
   decision: PromptDecision;
 };
 
-/** Sends an answer. Returns what is wrong with it, or nothing if the prompt is settled. */
+/** Sends an answer, once the person has said who answers. Returns what is wrong with it, or nothing. */
 export async function answer(prompt: Prompt, given: Answer): Promise<string | undefined> {
+  if (!(await introduced())) return undefined;
   const reply = create(PromptReplySchema, {
     ...given,
     promptId: prompt.promptId,
@@ -135,7 +139,7 @@ export async function answer(prompt: Prompt, given: Answer): Promise<string | un
     inputDigest: prompt.inputDigest,
   });
   try {
-    const replied = await permissions.replyPrompt({ reply, name: approver.value });
+    const replied = await permissions.replyPrompt({ reply, name: recorded() });
     const { result, message } = replied.result!;
     if (result === ReplyResult.ACCEPTED) {
       remove(prompt.promptId);
@@ -155,4 +159,23 @@ export async function answer(prompt: Prompt, given: Answer): Promise<string | un
   } catch (error) {
     return problem(error);
   }
+}
+
+/** Finds out how many who may answer look at a prompt at this moment, this page included. */
+export async function lookers(prompt: Prompt): Promise<number | undefined> {
+  const abort = new AbortController();
+  try {
+    // Only the event says so, and as of the moment when it is sent.
+    const request = { callId: prompt.callId, output: OutputMode.NONE };
+    for await (const { event } of tools.watchCall(request, { signal: abort.signal })) {
+      const what = event?.event;
+      if (what?.case === "waiting" && what.value.prompt?.promptId === prompt.promptId) return what.value.approvers;
+      if (what?.case === "heartbeat") break;
+    }
+  } catch {
+    // It is asked again soon.
+  } finally {
+    abort.abort();
+  }
+  return undefined;
 }

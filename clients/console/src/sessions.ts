@@ -27,8 +27,10 @@ let last: bigint | undefined;
 let token = "";
 
 async function catchUp(signal: AbortSignal): Promise<void> {
-  const [about] = await Promise.all([info.getServerInfo({}, { signal }), load(signal)]);
-  server.value = about;
+  // What is on the first page comes first, also over a slow line.
+  const loadMore = await load(signal);
+  server.value = await info.getServerInfo({}, { signal });
+  await loadMore();
   await refresh(signal);
 }
 

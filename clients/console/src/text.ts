@@ -14,11 +14,16 @@ export function visible(text: string): string {
 }
 
 /** The sequences with which programs colour a terminal, move its cursor and set its title. */
-const TERMINAL = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\^_])/g;
+export const TERMINAL = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\^_])/g;
+
+/** Returns output without colours, as it is copied. */
+export function bare(text: string): string {
+  return text.includes("\u001b") ? text.replace(TERMINAL, "") : text;
+}
 
 /** Returns a line of output without colours, with everything else that is hidden made visible. */
 export function plain(line: string): string {
-  return visible(line.includes("\u001b") ? line.replace(TERMINAL, "") : line);
+  return visible(bare(line));
 }
 
 /** Cuts a text for one line. */
@@ -58,6 +63,18 @@ const otherDay = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeS
 export function moment(millis: number): string {
   const date = new Date(millis);
   return (date.toDateString() === new Date().toDateString() ? sameDay : otherDay).format(date);
+}
+
+const clock = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 1,
+});
+
+/** Writes the time of day of a line of output, to a tenth of a second. */
+export function timeOfDay(millis: number): string {
+  return clock.format(millis);
 }
 
 /** Writes a number and what it counts. */

@@ -1,5 +1,8 @@
 // A part of an output that may be far larger: bounded bytes, and the lines in them.
 
+import { after, PLAIN, type Look } from "./ansi";
+import { TERMINAL } from "./text";
+
 /** Bytes that are kept and shown at once. */
 export const MOST_BYTES = 512 * 1024;
 /** Characters of a line that are shown in one row; a longer line goes on in the next. */
@@ -12,6 +15,8 @@ export interface TextRow {
   line: number;
   /** Whether it goes on with the line of the row above. */
   continued: boolean;
+  /** How it looks where it begins: colours last until they are switched off. */
+  look: Look;
 }
 
 const decoder = new TextDecoder("utf-8");
@@ -25,6 +30,8 @@ export class Window {
   private fresh: Uint8Array[] = [];
   private freshLength = 0;
   private split: TextRow[] | undefined;
+  private starts: number[] | undefined;
+  private most = ROW;
 
   /** The absolute offset of the first byte. */
   get start(): number {
@@ -55,6 +62,7 @@ export class Window {
     this.fresh.push(rest);
     this.freshLength += rest.length;
     this.split = undefined;
+    this.starts = undefined;
     if (this.freshLength > MOST_BYTES) this.join();
   }
 
@@ -78,10 +86,25 @@ export class Window {
     return lines;
   }
 
+  /** Sets how many columns a row has; 0 for as many as may be. */
+  wrap(columns: number): void {
+    const most = columns > 0 ? Math.min(columns, ROW) : ROW;
+    if (most === this.most) return;
+    this.most = most;
+    this.split = undefined;
+  }
+
   /** Returns the rows. */
   rows(): readonly TextRow[] {
-    this.split ??= rowsOf(this.text());
+    this.split ??= rowsOf(this.text(), this.most);
     return this.split;
+  }
+
+  /** Returns the absolute offset where a line of the window begins. */
+  startOf(line: number): number {
+    this.join();
+    this.starts ??= startsOf(this.bytes);
+    return this.first + (this.starts[line] ?? this.bytes.length);
   }
 
   /** Returns the text. */
@@ -96,6 +119,7 @@ export class Window {
     this.fresh = [];
     this.freshLength = 0;
     this.split = undefined;
+    this.starts = undefined;
   }
 
   private join(): void {
@@ -129,19 +153,61 @@ function wholeFrom(bytes: Uint8Array): number {
   return at;
 }
 
-function rowsOf(text: string): TextRow[] {
+function startsOf(bytes: Uint8Array): number[] {
+  const starts = [0];
+  for (let at = bytes.indexOf(NEWLINE); at >= 0; at = bytes.indexOf(NEWLINE, at + 1)) starts.push(at + 1);
+  return starts;
+}
+
+function rowsOf(text: string, most: number): TextRow[] {
   const rows: TextRow[] = [];
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
+  let look = PLAIN;
   for (const [line, whole] of lines.entries()) {
     let continued = false;
     // What a program wrote over its own line is shown below it: nothing is lost.
     for (const piece of (whole.endsWith("\r") ? whole.slice(0, -1) : whole).split("\r")) {
-      for (let at = 0; at === 0 || at < piece.length; at += ROW) {
-        rows.push({ text: piece.slice(at, at + ROW), line, continued });
+      for (const row of cut(piece, most)) {
+        rows.push({ text: row, line, continued, look });
+        look = after(row, look);
         continued = true;
       }
     }
   }
   return rows;
+}
+
+/** Cuts a line into rows of so many columns. Sequences of terminals take none, and are not torn. */
+function cut(line: string, most: number): string[] {
+  if (line.length <= most && !WIDE.test(line)) return [line];
+  const rows: string[] = [];
+  const sequences = line.matchAll(TERMINAL);
+  let next = sequences.next();
+  let [from, columns] = [0, 0];
+  for (let at = 0; at < line.length;) {
+    if (next.value?.index === at) {
+      at += next.value[0].length;
+      next = sequences.next();
+      continue;
+    }
+    const code = line.codePointAt(at)!;
+    const wide = widthOf(code);
+    if (columns + wide > most && at > from) {
+      rows.push(line.slice(from, at));
+      [from, columns] = [at, 0];
+    }
+    columns += wide;
+    at += code > 0xffff ? 2 : 1;
+  }
+  rows.push(line.slice(from));
+  return rows;
+}
+
+/** What may take more than one column. */
+const WIDE = /[\t\u1100-\uffff]/;
+
+/** Returns how many columns a character takes at most. */
+function widthOf(code: number): number {
+  return code === 9 ? 8 : code >= 0x1100 && !(code >= 0x2000 && code < 0x2e80) ? 2 : 1;
 }

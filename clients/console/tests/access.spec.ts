@@ -2,13 +2,15 @@
 
 import AxeBuilder from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
-import { ASK, expect, test } from "./service";
+import { expect, test } from "./service";
 
 const LIVE = '[data-live="true"]';
 
 async function check(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: test.info().outputPath(`${name}.png`) });
-  const { violations } = await new AxeBuilder({ page }).analyze();
+  // What is seen of a control is said of it, so that who speaks to their machine can name it.
+  const rules = { "label-content-name-mismatch": { enabled: true } };
+  const { violations } = await new AxeBuilder({ page }).options({ rules }).analyze();
   const found = violations.map(({ id, nodes }) => `${name}: ${id}: ${nodes.map((node) => node.html).join(" | ")}`);
   expect(found).toEqual([]);
 }
@@ -16,7 +18,11 @@ async function check(page: Page, name: string): Promise<void> {
 for (const colorScheme of ["light", "dark"] as const) {
   test(`axe finds nothing in the ${colorScheme} page`, async ({ page, start }) => {
     test.setTimeout(300_000);
-    const service = await start({ config: ASK, env: { OPENCODE_ENABLE_QUESTION_TOOL: "1" } });
+    const permission = {
+      bash: { "*": "ask", "printf *": "allow" },
+      edit: { "*": "ask", "free.txt": "allow" },
+    };
+    const service = await start({ config: { permission }, env: { OPENCODE_ENABLE_QUESTION_TOOL: "1" } });
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
     const todos = ["completed", "in_progress", "pending", "cancelled"].map((status) => ({
       id: status,
@@ -30,10 +36,38 @@ for (const colorScheme of ["light", "dark"] as const) {
     await service.run("read", { filePath: service.path("a.txt") });
     const edit = { filePath: service.path("a.txt"), oldString: "two", newString: "three" };
     void service.run("edit", edit, { callId: "edit" }).catch(() => undefined);
+    await service.run("write", { filePath: service.path("free.txt"), content: "one\n" }, { callId: "free" });
+    const colours = [...Array(8).keys()].flatMap((n) =>
+      [30, 40, 90, 100].map((base) => `\\033[${base + n}mtext\\033[0m`),
+    );
+    await service.bash(`printf '${colours.join(" ")} \\033[2mdim\\033[0m \\033[7mturned\\033[0m\\n'`, {
+      callId: "colours",
+    });
     await page.goto(service.url);
     await page.locator(LIVE).waitFor();
+    await expect(
+      page
+        .getByRole("region", { name: /^Waits for you/ })
+        .getByRole("link")
+        .first(),
+    ).toBeVisible();
+    await expect(
+      page
+        .getByRole("region", { name: /^Failed/ })
+        .getByRole("link")
+        .first(),
+    ).toBeVisible();
+    await check(page, "home");
+    await page.goto(`${service.url}console/#/calls`);
     await expect(page.getByRole("option", { name: /waiting/ })).toBeVisible();
+    await page.getByRole("button", { name: "Tool, agent, time" }).click();
     await check(page, "calls");
+    await page.goto(`${service.url}console/#/calls/free`);
+    await expect(page.getByRole("button", { name: "Revert" })).toBeVisible();
+    await check(page, "files");
+    await page.goto(`${service.url}console/#/calls/colours`);
+    await expect(page.locator(".ansi-back-1").first()).toBeVisible();
+    await check(page, "colours");
     await page.goto(`${service.url}console/#/prompts`);
     await expect(page.locator(".diff .added")).toBeVisible();
     await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
@@ -65,9 +99,15 @@ for (const colorScheme of ["light", "dark"] as const) {
     await check(page, "help");
     await page.keyboard.press("Escape");
     await page.setViewportSize({ width: 390, height: 800 });
-    await page.goto(`${service.url}console/#/calls/edit`);
-    await expect(page.getByRole("tab", { name: "Output" })).toBeVisible();
-    await check(page, "narrow");
+    for (const [place, seen] of [
+      ["home", page.getByRole("heading", { name: /^Waits for you/ })],
+      ["prompts", page.getByRole("listbox", { name: "Prompts that wait" })],
+      ["calls/edit", page.getByRole("tab", { name: "Output" })],
+    ] as const) {
+      await page.goto(`${service.url}console/#/${place}`);
+      await expect(seen).toBeVisible();
+      await check(page, `narrow-${place.split("/")[0]}`);
+    }
     await service.kill();
     await expect(page.getByText("Not connected.")).toBeVisible();
     await check(page, "offline");
@@ -79,7 +119,7 @@ test("axe finds nothing in a terminal", async ({ page, start }) => {
   const command = "printf 'a \\033[31mred\\033[0m line, \\033[7mturned around\\033[0m\\n'; cat";
   const shell = { command, description: "Shell", terminal: { columns: 60, rows: 12 } };
   void service.run("background", shell, { callId: "shell" }).catch(() => undefined);
-  await page.goto(service.url);
+  await page.goto(`${service.url}console/#/calls`);
   await page.getByRole("option", { name: /running/ }).click();
   await page.getByRole("tab", { name: "Terminal" }).click();
   await expect(page.getByRole("application")).toContainText("red line");

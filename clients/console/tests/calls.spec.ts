@@ -1,5 +1,6 @@
 // Calls: the list, output that is followed and searched, the timeline, todos.
 
+import { existsSync, readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
 import { ASK, expect, test, type Service } from "./service";
 
@@ -69,6 +70,24 @@ test("calls are found, and one is cancelled", async ({ page, start }) => {
   await page.getByLabel(/Find calls/).fill("two");
   await expect(list.getByRole("option")).toHaveText([/echo two/]);
   await page.getByLabel(/Find calls/).fill("");
+  // Tool, agent and time are told to the service, which is searched as a whole.
+  await page.getByRole("button", { name: "Tool, agent, time" }).click();
+  for (const [name, value, expected] of [
+    ["Tool", "read", 0],
+    ["Tool", "bash", 3],
+    ["Agent", "plan", 0],
+    ["Agent", "build", 3],
+    ["From", "2090-01-01T00:00", 0],
+    ["From", "2020-01-01T00:00", 3],
+    ["Until", "2020-01-01T00:00", 0],
+  ] as const) {
+    await page.getByLabel(name, { exact: true }).fill(value);
+    await page.keyboard.press("Tab");
+    await expect(page.getByText(`${expected} calls: the service has been searched`)).toBeVisible();
+    await expect(list.getByRole("option")).toHaveCount(expected);
+  }
+  await page.getByRole("button", { name: "Show all" }).click();
+  await expect(list.getByRole("option")).toHaveCount(3);
   await page.getByRole("combobox", { name: "State" }).selectOption("open");
   await list.getByRole("option").click();
   await page.getByRole("button", { name: "Cancel" }).click();
@@ -77,6 +96,121 @@ test("calls are found, and one is cancelled", async ({ page, start }) => {
   expect((await running).ending.case).toBe("failed");
   await expect(page.getByRole("article")).toContainText("cancelled");
   await expect(list).toHaveCount(0);
+});
+
+test("the first page shows what waits, what runs and what failed", async ({ page, start }) => {
+  const service = await start({ config: { permission: { bash: { "*": "allow", "git *": "ask" } } } });
+  await service.bash("exit 7");
+  await service.run("read", { filePath: service.path("nothing") });
+  await service.background("server", "sleep 600");
+  const call = service.bash("git push");
+  await page.goto(service.url);
+  const part = (name: RegExp) => page.getByRole("region", { name }).getByRole("listitem");
+  await expect(part(/^Waits for you/)).toHaveText([/bash.*git push/]);
+  await expect(part(/^Runs/)).toHaveText([/background.*running.*sleep 600/]);
+  await expect(part(/^Failed/)).toHaveText([/read.*tool error/, /bash.*exit 7/]);
+  await page.screenshot({ path: test.info().outputPath("home.png") });
+  const { prompts } = await service.permissions.listPrompts({ filter: { all: true } });
+  const { promptId, inputDigest } = prompts[0]!;
+  await service.permissions.replyPrompt({ reply: { promptId, inputDigest, decision: 3 } });
+  expect((await call).ending.case).toBe("failed");
+  await expect(page.getByText("Nothing waits for you.")).toBeVisible();
+  await expect(part(/^Failed/)).toHaveCount(3);
+  await page.getByRole("link", { name: "All failed calls" }).click();
+  await expect(page.getByRole("listbox", { name: /Calls/ }).getByRole("option")).toHaveText([/rejected/, /tool error/]);
+});
+
+test("output has its colours, and is wrapped, timed, linked to, copied and saved", async ({ page, context, start }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const service = await start();
+  const print = "printf 'plain \\033[31mred\n\\033[1mstill red\\033[0m plain\n\\033[42mgreen ground\\033[0m\n'";
+  await service.bash(`${print}; head -c 900 /dev/zero | tr '\\0' x; echo; exit 3`, { callId: "coloured" });
+  await open(page, service, "calls/coloured");
+  await expect(page.getByRole("article")).toContainText(/exit 3 · took .* · nobody had to be asked/);
+  const output = page.getByRole("region", { name: "Output", exact: true });
+  await expect(output.locator(".out").nth(0).locator(".ansi-1")).toHaveText("red");
+  // What is switched on lasts to the next line.
+  await expect(output.locator(".out").nth(1).locator(".ansi-1.ansi-bold")).toHaveText("still red");
+  await expect(output.locator(".out").nth(2).locator(".ansi-back-2")).toHaveText("green ground");
+  await expect(output.locator(".out")).toHaveCount(4);
+  await page.getByRole("checkbox", { name: "Wrap" }).check();
+  await expect(output.locator(".out")).not.toHaveCount(4);
+  expect(await output.evaluate((one) => one.scrollWidth - one.clientWidth)).toBeLessThanOrEqual(0);
+  await page.getByRole("checkbox", { name: "Times" }).check();
+  await expect(output.locator(".came").first()).toHaveText(/^\d\d:\d\d:\d\d\.\d$/);
+  await page.screenshot({ path: test.info().outputPath("output.png") });
+
+  await page.getByRole("button", { name: "Copy" }).click();
+  await expect(page.getByText("Copied, without colours.")).toBeVisible();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  expect(copied).toMatch(/^plain red\nstill red plain\ngreen ground\nx{900}\n/);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download" }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe("coloured.txt");
+  expect(readFileSync(await download.path(), "utf8")).toContain("\u001b[1mstill red");
+
+  await output.locator("a.number").nth(2).click();
+  await expect(page).toHaveURL(/#\/calls\/coloured\?line=3$/);
+  await page.reload();
+  await expect(output.locator(".marked")).toContainText("green ground");
+  await page.getByRole("tab", { name: "Result" }).click();
+  await expect(page.getByRole("region", { name: "Result" }).locator(".ansi-1").first()).toHaveText("red");
+});
+
+test("files that a call changed are shown at its head, and reverted", async ({ page, start }) => {
+  const service = await start({ config: { permission: { edit: { "*": "allow", "asked.txt": "ask" } } } });
+  await service.run("write", { filePath: service.path("a.txt"), content: "one\ntwo\n" }, { callId: "new" });
+  await open(page, service, "calls/new");
+  const files = page.getByRole("region", { name: "1 file changed" });
+  await expect(files).toContainText(/a\.txt new \+2 −0/);
+  await expect(files.locator(".added")).toHaveCount(2);
+  await files.getByRole("button", { name: "Revert" }).click();
+  await files.getByRole("button", { name: "Keep the changes" }).click();
+  await files.getByRole("button", { name: "Revert" }).click();
+  await files.getByRole("button", { name: "Really revert" }).click();
+  await expect(files.getByRole("status")).toContainText("are taken back");
+  expect(existsSync(service.path("a.txt"))).toBe(false);
+  await files.getByRole("link", { name: "the call that reverts" }).click();
+  await expect(page.getByRole("article")).toContainText("revert");
+
+  // Somebody has written since.
+  await service.run("write", { filePath: service.path("b.txt"), content: "one\n" }, { callId: "other" });
+  service.write("b.txt", "mine\n");
+  await page.goto(`${service.url}console/#/calls/other`);
+  await files.getByRole("button", { name: "Revert" }).click();
+  await files.getByRole("button", { name: "Really revert" }).click();
+  await expect(files.getByRole("status")).toContainText("Not reverted");
+  expect(readFileSync(service.path("b.txt"), "utf8")).toBe("mine\n");
+});
+
+test("calls that a call made are below it, and sessions have a name and a first line", async ({ page, start }) => {
+  const service = await start({ config: { experimental: { batch_tool: true } } });
+  const session = "ses_4f0c2a9e7b1d8c6e5a3f";
+  service.write("a.txt", "one\n");
+  const calls = [
+    { tool: "read", parameters: { filePath: service.path("a.txt") } },
+    { tool: "glob", parameters: { pattern: "*.txt" } },
+  ];
+  await service.run("batch", { tool_calls: calls }, { session, callId: "both" });
+  await service.bash("echo two", { session: "named-by-a-person" });
+  await open(page, service, "calls/both");
+  const made = page.getByRole("group").filter({ hasText: "Made 2 calls" });
+  await expect(made.getByRole("listitem")).toHaveText([/read .*completed/, /glob .*completed/]);
+  await made.getByRole("link", { name: /^read/ }).click();
+  await page.getByText("Details").click();
+  await expect(page.getByRole("article").getByRole("link", { name: "both" })).toBeVisible();
+
+  await page.goto(`${service.url}console/#/sessions`);
+  const list = page.getByRole("listbox", { name: /Sessions/ });
+  await expect(list.getByRole("option")).toHaveText([
+    /named-by-a-person.*bash: echo two.*1 call/,
+    /build, .*batch: .*3 calls/,
+  ]);
+  await list.getByRole("option").nth(1).click();
+  await expect(page.getByRole("heading", { level: 2 })).toHaveText(/^build, /);
+  await expect(page.getByRole("article")).toContainText(session);
 });
 
 test("the timeline shows how calls spent their time", async ({ page, start }) => {
@@ -138,11 +272,18 @@ test("thousands of calls and an output of 200 MB do not stop the page", async ({
   await Promise.all(Array.from({ length: 16 }, worker));
 
   await open(page, service);
-  await expect(page.getByText(`${calls.toLocaleString("en-GB")} calls`)).toBeVisible({ timeout: 60_000 });
-  expect(await page.getByRole("listbox").getByRole("option").count()).toBeLessThan(80);
-  await page.getByRole("listbox", { name: /Calls/ }).focus();
+  const list = page.getByRole("listbox", { name: /Calls/ });
+  await expect(page.getByText("The latest 500 calls")).toBeVisible();
+  expect(await list.getByRole("option").count()).toBeLessThan(80);
+  // Older ones come when the end of the list is reached, and what is searched for is found however old it is.
+  await list.focus();
   await page.keyboard.press("End");
+  await expect(page.getByText(/^(1,000|999) calls/)).toBeVisible();
+  await page.getByLabel(/Find calls/).fill("head -c 200000000");
+  await expect(page.getByText("1 call: the service has been searched")).toBeVisible();
+  await list.getByRole("option").click();
   await expect(page.getByRole("heading", { level: 2 })).toContainText("head -c 200000000");
+  await page.getByRole("button", { name: "Show all" }).click();
   const output = page.getByRole("region", { name: "Output", exact: true });
   // The service counts lines and makes a digest first, for which a build without optimisation takes its time.
   await expect(output).toContainText("xxxx", { timeout: 120_000 });
@@ -166,6 +307,9 @@ test("thousands of calls and an output of 200 MB do not stop the page", async ({
     return slowest;
   });
   expect(slowest).toBeLessThan(1_000);
+  // A search that finds much waits for the person after a while.
   await page.getByLabel(/Find calls/).fill("todoread");
-  await expect(page.getByText(`${(calls - 1).toLocaleString("en-GB")} of`)).toBeVisible();
+  await expect(page.getByText(/^5\d\d calls so far, back to /)).toBeVisible();
+  await page.getByRole("button", { name: "Load older calls" }).click();
+  await expect(page.getByText(/^(1,0\d\d calls so far|999 calls: the service)/)).toBeVisible();
 });

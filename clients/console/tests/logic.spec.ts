@@ -3,6 +3,8 @@
 import { expect, test } from "@playwright/test";
 import { parseDiff } from "../src/diff";
 import { create } from "@bufbuild/protobuf";
+import { after, classes, painted, PLAIN } from "../src/ansi";
+import { fieldsOf, inputOf, syntax } from "../src/input";
 import { bytes, duration, plain, short, used, visible } from "../src/text";
 import { WorkspaceUsageSchema } from "../src/gen/toolgate/v1/info_service_pb";
 import { MOST_BYTES, Window } from "../src/window";
@@ -38,7 +40,7 @@ test("the window on an output is bounded, and its bytes follow each other", () =
   expect(window.rows().map((row) => row.text)).toEqual(["one", "two", "three"]);
   // Bytes that are there already, and bytes beyond a gap.
   window.append(8, encode("three\nfour\n"));
-  expect(window.rows().at(-1)).toEqual({ text: "four", line: 3, continued: false });
+  expect(window.rows().at(-1)).toMatchObject({ text: "four", line: 3, continued: false });
   window.append(1000, encode("far\n"));
   expect([window.start, window.end, window.rows().length]).toEqual([1000, 1004, 1]);
   expect(window.prepend(996, encode("new\n"))).toBe(1);
@@ -66,6 +68,65 @@ test("long lines go on below, and characters are not torn", () => {
   ]);
   window.replace(7, encode("äb").slice(1));
   expect(window.text()).toBe("b");
+});
+
+test("a window is wrapped without tearing colours, and knows where lines begin", () => {
+  const window = new Window();
+  window.replace(100, encode("\u001b[31mabcdef\nwide 漢字\u001b[0m\n"));
+  window.wrap(4);
+  expect(window.rows().map(({ text, line, continued, look }) => [text, line, continued, look.front])).toEqual([
+    ["\u001b[31mabcd", 0, false, undefined],
+    ["ef", 0, true, 1],
+    ["wide", 1, false, 1],
+    [" 漢", 1, true, 1],
+    ["字\u001b[0m", 1, true, 1],
+  ]);
+  expect([0, 1, 2].map((line) => window.startOf(line))).toEqual([100, 112, 128]);
+  window.wrap(0);
+  expect(window.rows()).toHaveLength(2);
+});
+
+test("colours are taken apart, and everything else that is hidden is shown", () => {
+  const check = (text: string, expected: [string, string | undefined][]): void => {
+    expect(painted(text).map((piece) => [piece.text, classes(piece.look)])).toEqual(expected);
+  };
+  check("plain", [["plain", undefined]]);
+  check("", []);
+  check("\u001b[1;31mred\u001b[0m\u001b[Kno", [
+    ["red", "ansi-bold ansi-1"],
+    ["no", undefined],
+  ]);
+  check("\u001b[38;5;196ma\u001b[38;2;0;200;0mb\u001b[38:2::0:0:250mc\u001b[39md", [
+    ["a", "ansi-1"],
+    ["b", "ansi-2"],
+    ["c", "ansi-4"],
+    ["d", undefined],
+  ]);
+  check("\u001b[97;44mx\u001b[49;90my", [
+    ["x", "ansi-back-4"],
+    ["y", "ansi-8"],
+  ]);
+  check("\u001b[38;5;240;4mg\u001b[24;7mh", [
+    ["g", "ansi-underline ansi-8"],
+    ["h", "ansi-turned ansi-8"],
+  ]);
+  // Hidden text stays to be seen, and so do marks that turn it around.
+  check("\u001b[8mpassword\u202e", [["password\\u{202e}", undefined]]);
+  check("\u001b[m\u001b[;mx\u001b[", [["x\\u{1b}[", undefined]]);
+  expect(after("\u001b[32mgreen", PLAIN)).toEqual({ front: 2 });
+  expect(after("more", { front: 2 })).toEqual({ front: 2 });
+});
+
+test("an input is edited field by field, texts without escapes", () => {
+  const fields = fieldsOf('{"description":"Says \\"hi\\"","timeout":5,"command":"a\\nb"}');
+  expect(fields.map(({ name, text, isText }) => [name, text, isText])).toEqual([
+    ["command", "a\nb", true],
+    ["description", 'Says "hi"', true],
+    ["timeout", "5", false],
+  ]);
+  expect(JSON.parse(inputOf(fields))).toEqual({ command: "a\nb", description: 'Says "hi"', timeout: 5 });
+  expect(syntax(inputOf(fields.map((field) => ({ ...field, text: "1 2" }))))).toContain("This is no JSON");
+  expect(fieldsOf("[1]")).toEqual([]);
 });
 
 test("texts are short, and hide nothing", () => {

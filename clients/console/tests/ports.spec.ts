@@ -32,7 +32,7 @@ test("a port that a call listens on is shown, opened and closed", async ({ page,
 
   // The person changes their mind.
   await open.click();
-  await listening.getByRole("button", { name: /^Do not open port/ }).click();
+  await listening.getByRole("button", { name: /^Cancel opening port/ }).click();
   await expect(open).toBeVisible();
   await expect(listening.getByRole("alert")).toHaveCount(0);
 

@@ -62,12 +62,12 @@ test("a shell line is taken apart, each command with its verdict", async ({ page
   await expect(rows).toHaveText([/Verdict/, /allowed\s*ls -la/, /asks\s*git push origin main/, /asks\s*echo done/]);
 
   await page.getByRole("button", { name: "Allow always" }).click();
-  for (const pattern of await page
-    .getByRole("group", { name: /From now on/ })
-    .getByRole("checkbox")
-    .all()) {
-    if ((await pattern.evaluate((one) => one.parentElement!.textContent)) !== "git push *") await pattern.uncheck();
-  }
+  const patterns = page.getByRole("group", { name: /From now on/ }).getByRole("checkbox");
+  // Nothing is allowed for later that nobody has chosen.
+  await expect(patterns.first()).toBeFocused();
+  await expect(patterns.and(page.locator(":checked"))).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Choose what to allow" })).toBeDisabled();
+  await patterns.and(page.getByLabel("git push *", { exact: true })).check();
   await page.getByLabel("How far").selectOption({ label: "in this session, until it is ended" });
   await page.getByLabel("Requests").fill("3");
   await page.getByRole("button", { name: "Allow 1 pattern always" }).click();
@@ -116,22 +116,28 @@ test("a rejection says why", async ({ page, start }) => {
 
 test("another input runs instead", async ({ page, start }) => {
   const service = await start({ config: ASK });
-  const call = service.bash("echo from the model");
+  const call = service.bash('echo "from the model"');
   await open(page, service);
   await expect(page.getByRole("button", { name: "Change the input" })).toBeEnabled();
   await page.keyboard.press("e");
-  const field = page.getByLabel("Run this input in the place of the model's");
+  // The command is the text that it is, without escapes.
+  const field = page.getByLabel("command");
   await expect(field).toBeFocused();
-  await field.fill('{"command": ');
+  await expect(field).toHaveValue('echo "from the model"');
+  await page.getByRole("button", { name: "Edit as JSON" }).click();
+  const json = page.getByLabel("The whole input as JSON");
+  await json.fill('{"command": ');
   await expect(page.getByText("This is no JSON")).toBeVisible();
   await expect(page.getByRole("button", { name: "Allow with this input" })).toBeDisabled();
-  await field.fill('{"command": 5}');
+  await json.fill('{"command": 5}');
   await page.getByRole("button", { name: "Allow with this input" }).click();
   await expect(page.getByRole("alert")).toBeVisible();
-  await field.fill('{"command": "echo from a person", "description": "Says who it is from"}');
+  await json.fill('{"command": "true", "description": "Says who it is from"}');
+  await page.getByRole("button", { name: "Edit as fields" }).click();
+  await field.fill("echo \"from a person\"\necho 'and in two lines'");
   await page.getByRole("button", { name: "Allow with this input" }).click();
   const { ending } = await call;
-  expect(ending.case === "completed" && ending.value.output).toContain("from a person");
+  expect(ending.case === "completed" && ending.value.output).toContain("from a person\nand in two lines\n");
 });
 
 test("questions are answered with options and own words", async ({ page, start }) => {
@@ -161,4 +167,124 @@ test("what is hidden in a command is made visible", async ({ page, start }) => {
   void service.bash("echo \u202ehidden\u2066").catch(() => {});
   await open(page, service);
   await expect(page.locator(".command")).toHaveText("echo \\u{202e}hidden\\u{2066}");
+});
+
+test.describe("somebody new", () => {
+  test.use({ person: null });
+
+  test("who decides is asked once, and recorded", async ({ page, start }) => {
+    const service = await start({ config: ASK });
+    const first = service.bash("echo first");
+    await open(page, service);
+    const allow = page.getByRole("button", { name: "Allow once" });
+    await allow.click();
+    const dialog = page.getByRole("dialog", { name: "Who decides?" });
+    await expect(dialog.getByLabel("Your name")).toBeFocused();
+    // Who does not say it has not answered.
+    await page.keyboard.press("Escape");
+    await expect(dialog).toHaveCount(0);
+    await allow.click();
+    await expect(dialog.getByLabel("Your name")).toBeFocused();
+    await page.keyboard.type("Ada");
+    await page.keyboard.press("Enter");
+    expect((await resolution(service, (await first).callId)).resolvedBy).toBe("Ada");
+
+    await page.reload();
+    const second = service.bash("echo second", { session: "other" });
+    await page.getByRole("link", { name: /Show the next prompt/ }).click();
+    await allow.click();
+    expect((await resolution(service, (await second).callId)).resolvedBy).toBe("Ada");
+
+    await page.keyboard.press("?");
+    await page.getByLabel(/^Your name/).fill("Grace");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Escape");
+    const third = service.bash("echo third", { session: "another" });
+    await page.getByRole("link", { name: /Show the next prompt/ }).click();
+    await allow.click();
+    expect((await resolution(service, (await third).callId)).resolvedBy).toBe("Grace");
+    await page.goto(`${service.url}console/#/calls/${(await third).callId}`);
+    await expect(page.getByRole("article")).toContainText(/bash allowed once by Grace/);
+  });
+});
+
+test.describe("on a phone", () => {
+  test.use({ viewport: { width: 390, height: 740 }, hasTouch: true, isMobile: true });
+
+  test("a prompt is found, read and answered in one column", async ({ page, start }) => {
+    const service = await start({ config: ASK });
+    const long = [...Array(120).keys()].map((line) => `echo line ${line}`).join("\n");
+    const call = service.bash(long);
+    void service.bash("echo other", { session: "other" }).catch(() => undefined);
+    await page.goto(service.url);
+    await page
+      .getByRole("region", { name: /^Waits for you/ })
+      .getByRole("link", { name: /echo line 0/ })
+      .tap();
+    const list = page.getByRole("listbox", { name: "Prompts that wait" });
+    await expect(list).toHaveCount(0);
+    await expect(page.locator(".command")).toBeInViewport();
+    const buttons = ["Allow once", "Reject", "Allow always…", "Reject with a message…", "Change the input…"];
+    for (const name of buttons) {
+      const button = page.getByRole("button", { name, exact: true });
+      await expect(button).toBeInViewport({ ratio: 1 });
+      expect((await button.boundingBox())!.height).toBeGreaterThanOrEqual(44);
+    }
+    await page.screenshot({ path: test.info().outputPath("phone-prompt.png") });
+    // Also at the end of what is to be read.
+    await page.getByText("Asked", { exact: true }).scrollIntoViewIfNeeded();
+    await expect(page.getByRole("button", { name: "Allow once" })).toBeInViewport({ ratio: 1 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+
+    await page.getByRole("link", { name: "All prompts" }).tap();
+    await expect(list.getByRole("option")).toHaveCount(2);
+    await list.getByRole("option", { name: /line 0/ }).tap();
+    await page.goBack();
+    await expect(list).toBeVisible();
+    await list.getByRole("option", { name: /line 0/ }).tap();
+    await page.getByRole("button", { name: "Allow once" }).tap();
+    expect((await call).ending.case).toBe("completed");
+    await expect(page.getByText("Allowed once.")).toBeVisible();
+    // What is said in passing lies over nothing.
+    const [said, main] = [await page.locator(".notice").boundingBox(), await page.locator("main").boundingBox()];
+    expect(said!.y).toBeGreaterThanOrEqual(main!.y + main!.height - 1);
+  });
+});
+
+test("who looks elsewhere is notified if wanted, and sees who else may answer", async ({ page, context, start }) => {
+  await page.addInitScript(() => {
+    const shown: [string, string][] = [];
+    class Shown {
+      static readonly permission = "granted";
+      static requestPermission = async (): Promise<string> => "granted";
+      onclick: (() => void) | undefined;
+      constructor(title: string, { body }: { body: string }) {
+        shown.push([title, body]);
+        setTimeout(() => this.onclick?.(), 50);
+      }
+      close(): void {}
+    }
+    Object.assign(window, { Notification: Shown, shown });
+    document.hasFocus = () => false;
+  });
+  const service = await start({ config: ASK });
+  await open(page, service, "home");
+  const shown = (): Promise<[string, string][]> =>
+    page.evaluate(() => (window as unknown as { shown: [string, string][] }).shown);
+  void service.bash("echo unwanted").catch(() => undefined);
+  await expect(page.getByRole("link", { name: "Prompts 1 waiting" })).toBeVisible();
+  expect(await shown()).toEqual([]);
+  await page.keyboard.press("?");
+  await page.getByRole("checkbox", { name: /Notify me/ }).check();
+  await page.keyboard.press("Escape");
+  void service.bash("echo wanted", { session: "other" }).catch(() => undefined);
+  // A click leads to the prompt.
+  await expect(page.getByRole("article")).toContainText("echo wanted");
+  expect(await shown()).toEqual([["bash asks", "echo wanted"]]);
+
+  await expect(page.getByText("nobody else who may answer")).toBeVisible();
+  const other = await context.newPage();
+  await open(other, service);
+  await expect(page.getByText("1 other approver or open page")).toBeVisible();
+  await other.close();
 });

@@ -158,8 +158,16 @@ export class Service {
   }
 }
 
+/** What tests get, and what they may choose. */
+interface Fixtures {
+  start: (setup?: Setup) => Promise<Service>;
+  /** The name that the person has given; none for somebody who has not been asked. */
+  person: string | null;
+}
+
 /** Tests that start services; each is ended after the test. */
-export const test = base.extend<{ start: (setup?: Setup) => Promise<Service> }>({
+export const test = base.extend<Fixtures>({
+  person: ["Tester", { option: true }],
   start: async ({}, use) => {
     const services: Service[] = [];
     await use(async (setup = {}) => {
@@ -169,7 +177,8 @@ export const test = base.extend<{ start: (setup?: Setup) => Promise<Service> }>(
     });
     await Promise.all(services.map((service) => service.close()));
   },
-  page: async ({ page }, use) => {
+  page: async ({ page, person }, use) => {
+    if (person !== null) await page.addInitScript((name) => localStorage.setItem("toolgate.name", name), person);
     const faults: string[] = [];
     page.on("pageerror", (error) => faults.push(error.message));
     // What the policy for the page's content forbids is said here.
@@ -178,7 +187,7 @@ export const test = base.extend<{ start: (setup?: Setup) => Promise<Service> }>(
         faults.push(message.text());
     });
     const built = process.env.CONSOLE_BUILT;
-    if (built !== undefined) await page.route("**/console/*", (route) => replaced(route, built));
+    if (built !== undefined) await page.route(/\/console\/[^/]*$/, (route) => replaced(route, built));
     await use(page);
     base.expect(faults).toEqual([]);
   },
@@ -187,7 +196,12 @@ export const test = base.extend<{ start: (setup?: Setup) => Promise<Service> }>(
 /** Shows a page that was just built, under the headers of the service: for work on the page, without building the service. */
 async function replaced(route: Route, folder: string): Promise<void> {
   const name = new URL(route.request().url()).pathname.replace("/console/", "") || "index.html";
-  await route.fulfill({ response: await route.fetch(), body: readFileSync(join(folder, name)) });
+  const response = await route.fetch();
+  // The body is neither compressed nor of that length.
+  const { "content-encoding": _, "content-length": __, ...headers } = response.headers();
+  // A file that the service does not have yet is one of the page all the same.
+  if (response.status() === 404) headers["content-type"] = "text/javascript; charset=utf-8";
+  await route.fulfill({ status: 200, headers, body: readFileSync(join(folder, name)) });
 }
 
 export { expect } from "@playwright/test";

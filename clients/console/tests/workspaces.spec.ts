@@ -4,7 +4,7 @@ import { expect, test } from "./service";
 
 test("a workspace that is opened can be chosen, and says what it uses", async ({ page, start }) => {
   const service = await start({ roots: true });
-  await page.goto(`${service.url}console/`);
+  await page.goto(`${service.url}console/#/calls`);
   await page.locator('[data-live="true"]').waitFor();
   const choice = page.getByRole("combobox", { name: "Workspace" });
   await expect(choice.getByRole("option")).toHaveText(["All workspaces", "default"]);

@@ -6,13 +6,12 @@
 use serde_json::{Value, json};
 use toolgate_model::JsonMap;
 use toolgate_permission::rules::{self, ConfigProblem};
-use toolgate_permission::{agents, hints};
 
 use super::jsonc::escape;
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+pub(super) enum Shape {
     Switch,
     Text,
     Number,
@@ -35,7 +34,7 @@ enum Shape {
 /// Every key that is checked here, as a path in which `*` is any name. Permission blocks and old `tools` maps are
 /// checked where they are read, in `permission::rules`.
 #[rustfmt::skip]
-const SHAPES: &[(&str, Shape)] = &[
+pub(super) const SHAPES: &[(&str, Shape)] = &[
     ("agent", Shape::Object), ("agent/*", Shape::Object), ("agent/*/color", Shape::Text),
     ("agent/*/description", Shape::Text), ("agent/*/disable", Shape::Switch), ("agent/*/hidden", Shape::Switch),
     ("agent/*/maxSteps", Shape::Positive), ("agent/*/mode", Shape::Word(&["subagent", "primary", "all"])),
@@ -59,7 +58,7 @@ const SHAPES: &[(&str, Shape)] = &[
 
 /// Top-level keys that belong to other parts of OpenCode.
 #[rustfmt::skip]
-const FOREIGN: &[&str] = &[
+pub(super) const FOREIGN: &[&str] = &[
     "$schema", "attachment", "autoshare", "autoupdate", "command", "compaction", "default_agent", "disabled_providers",
     "enabled_providers", "enterprise", "formatter", "keybinds", "layout", "logLevel", "model", "references", "server",
     "share", "shell", "small_model", "snapshot", "theme", "tui", "username", "watcher",
@@ -67,7 +66,7 @@ const FOREIGN: &[&str] = &[
 
 /// The keys of an agent that have a meaning; all others become its options.
 #[rustfmt::skip]
-const AGENT_KEYS: &[&str] = &[
+pub(super) const AGENT_KEYS: &[&str] = &[
     "color", "description", "disable", "hidden", "mode", "model", "name", "options", "permission", "prompt", "steps",
     "temperature", "top_p", "variant",
 ];
@@ -111,67 +110,6 @@ pub(super) fn normalise(mut layer: JsonMap) -> Result<JsonMap, Vec<ConfigProblem
         }
     }
     if problems.is_empty() { Ok(layer) } else { Err(problems) }
-}
-
-/// Returns the top-level keys that nothing knows.
-pub(super) fn unknown_keys(layer: &JsonMap) -> impl Iterator<Item = &str> {
-    layer.keys().map(String::as_str).filter(|key| {
-        *key != "permission"
-            && !FOREIGN.contains(key)
-            && !SHAPES.iter().any(|(path, _)| path.split('/').next() == Some(key))
-    })
-}
-
-/// Returns the top-level key that an unknown one was most likely to be.
-pub(super) fn meant_key(key: &str) -> Option<&'static str> {
-    let ours = SHAPES.iter().filter_map(|(path, _)| path.split('/').next());
-    hints::nearest(key, ours.chain(FOREIGN.iter().copied()).chain(["permission"]))
-}
-
-/// The places whose keys are nearly all known. Others may stand there too, so only what is nearly a known one is odd.
-#[rustfmt::skip]
-const CLOSED: [&str; 7] = [
-    "agent/*", "mode/*", "experimental", "lsp/*", "mcp/*", "skills", "tool_output",
-];
-
-/// Known keys that are nearly the names of options which models take, such as `top_k`.
-const NEAR_OTHERS: [&str; 2] = ["top_p", "name"];
-
-/// Returns what is said of keys below the top level, and of agents, that are most likely misspelt.
-pub(super) fn odd_keys(layer: &JsonMap) -> Vec<String> {
-    let root = Value::Object(layer.clone());
-    let mut odd = Vec::new();
-    for place in CLOSED {
-        let segments: Vec<&str> = place.split('/').collect();
-        // Modes are agents.
-        let shapes = place.replace("mode/*", "agent/*");
-        let of_shapes = SHAPES.iter().filter_map(|(path, _)| {
-            let rest = path.strip_prefix(shapes.as_str())?.strip_prefix('/')?;
-            rest.split('/').next().filter(|key| *key != "*")
-        });
-        let of_agents = AGENT_KEYS.iter().copied().chain(["permission", "tools", "maxSteps"]);
-        let of_agents = of_agents.filter(|_| shapes == "agent/*");
-        let known: Vec<&str> = of_shapes.chain(of_agents).collect();
-        visit(&root, &segments, &mut String::new(), &mut |value, pointer| {
-            let keys = value.as_object().into_iter().flat_map(JsonMap::keys);
-            let unknown = keys.filter(|key| !known.contains(&key.as_str()));
-            odd.extend(unknown.filter_map(|key| {
-                let meant = known.iter().copied().filter(|known| !NEAR_OTHERS.contains(known));
-                let meant = hints::nearest(key, meant)?;
-                let at = pointer.trim_start_matches('/').replace('/', ".");
-                Some(format!(
-                    "the key \"{at}.{key}\" is not known here; did you mean {meant:?}?"
-                ))
-            }));
-        });
-    }
-    let agents = ["agent", "mode"].iter().filter_map(|key| layer.get(*key)?.as_object());
-    for name in agents.flat_map(JsonMap::keys) {
-        if let Some(meant) = hints::nearest(name, agents::BUILT_IN) {
-            odd.push(format!("the agent {name:?} is a new one; did you mean {meant:?}?"));
-        }
-    }
-    odd
 }
 
 fn permission(block: &mut Value) -> Result<(), ConfigProblem> {
@@ -236,7 +174,7 @@ fn collect<T>(problems: &mut Vec<ConfigProblem>, below: &str, result: Result<T, 
 }
 
 /// Calls `check` with every value that `path` leads to, and its pointer.
-fn visit(node: &Value, path: &[&str], pointer: &mut String, check: &mut dyn FnMut(&Value, &str)) {
+pub(super) fn visit(node: &Value, path: &[&str], pointer: &mut String, check: &mut dyn FnMut(&Value, &str)) {
     let Some((first, rest)) = path.split_first() else {
         return check(node, pointer);
     };
@@ -371,49 +309,6 @@ mod tests {
             let problems = normalise(layer(written.clone())).expect_err("it is invalid");
             let found: Vec<&str> = problems.iter().map(|problem| problem.pointer.as_str()).collect();
             assert_eq!(found, pointers, "{written}");
-        }
-    }
-
-    #[test]
-    fn unknown_keys_are_found() {
-        let layer = layer(json!({"permission": {}, "lsp": false, "username": "u", "permissions": {}}));
-        assert_eq!(unknown_keys(&layer).collect::<Vec<_>>(), ["permissions"]);
-    }
-
-    #[test]
-    fn misspelt_keys_are_told_with_the_one_that_was_meant() {
-        for (key, meant) in [
-            ("permision", Some("permission")),
-            ("permissions", Some("permission")),
-            ("agents", Some("agent")),
-            ("tols", Some("tools")),
-            ("plugins", Some("plugin")),
-            ("new_part", None),
-        ] {
-            assert_eq!(meant_key(key), meant, "{key}");
-        }
-        for (written, expected) in [
-            (
-                json!({"agent": {"build": {"permision": {"bash": "ask"}}}}),
-                vec!["the key \"agent.build.permision\" is not known here; did you mean \"permission\"?"],
-            ),
-            (
-                json!({"agent": {"biuld": {"permission": {"bash": "ask"}}}}),
-                vec!["the agent \"biuld\" is a new one; did you mean \"build\"?"],
-            ),
-            (
-                json!({"mcp": {"s": {"comand": ["x"]}}, "experimental": {"batch_tol": true}}),
-                vec![
-                    "the key \"experimental.batch_tol\" is not known here; did you mean \"batch_tool\"?",
-                    "the key \"mcp.s.comand\" is not known here; did you mean \"command\"?",
-                ],
-            ),
-            (
-                json!({"agent": {"build": {"reasoningEffort": "high", "top_k": 5, "tools": {"write": false}}, "review": {}}}),
-                vec![],
-            ),
-        ] {
-            assert_eq!(odd_keys(&layer(written.clone())), expected, "{written}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! *Invariant:* bounded by the size of the text: depth by the parser, and number of values and length of keys here, so
 //! that whatever is derived from a file stays in proportion to it.
 
+use std::collections::HashSet;
+
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
@@ -13,6 +15,8 @@ use super::error::{Position, Problem};
 
 const MAX_VALUES: usize = 50_000;
 const MAX_KEY_BYTES: usize = 4096;
+/// Keys written twice that are told of one text.
+const MAX_REPEATED: usize = 10;
 /// Characters of the longest line that an error shows.
 const MAX_SHOWN: usize = 160;
 
@@ -44,6 +48,42 @@ pub(super) fn parse(text: &str) -> Result<JsonMap, Problem> {
         ));
     };
     Ok(map)
+}
+
+/// Says whether a text holds nothing, or nothing but comments.
+pub(super) fn is_blank(text: &str) -> bool {
+    matches!(tree(text), Ok(None))
+}
+
+/// Returns keys that are written twice in one object, as keys with dots; at most a few.
+pub(super) fn repeated(text: &str) -> Vec<String> {
+    let mut repeated = Vec::new();
+    if let Ok(Some(root)) = tree(text) {
+        find_repeated(&root, "", &mut repeated);
+    }
+    repeated
+}
+
+/// As deep as the parser's limit on nesting.
+fn find_repeated(node: &ast::Value<'_>, above: &str, repeated: &mut Vec<String>) {
+    if let Some(object) = node.as_object() {
+        let mut seen = HashSet::new();
+        for property in &object.properties {
+            let name = property.name.as_str();
+            let path = match above {
+                "" => name.to_owned(),
+                above => format!("{above}.{name}"),
+            };
+            if !seen.insert(name) && repeated.len() < MAX_REPEATED && !repeated.contains(&path) {
+                repeated.push(path.clone());
+            }
+            find_repeated(&property.value, &path, repeated);
+        }
+    }
+    if let Some(array) = node.as_array() {
+        let elements = array.elements.iter();
+        elements.for_each(|element| find_repeated(element, above, repeated));
+    }
 }
 
 /// Returns the place of the value that a JSON pointer leads to, or of what is there of the way to it.
@@ -149,6 +189,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_twice_is_found() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(repeated(text), expected, "{text}");
+        check(r#"{"a": {"b": 1, "c": 2}, "d": {"b": 1}}"#, &[]);
+        check(
+            r#"{"a": {"b": 1, "b": {"x": 1, "x": 2}}, "e": [{"f": 1, "f": 2}, {"f": 1}], "a": 1}"#,
+            &["a.b", "a.b.x", "e.f", "a"],
+        );
+        check("{", &[]);
+        for (text, expected) in [("", true), (" // a\n/* b */", true), ("{}", false), ("{", false)] {
+            assert_eq!(is_blank(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
     fn errors_have_line_and_column() {
         for (text, line, column) in [
             ("{\n  \"a\" 1\n}", 2, 7),
@@ -189,6 +243,7 @@ mod tests {
         fn never_panics(text in r#"[{}\[\]":,a1\\/*\n é'+.-]{0,60}"#, pointer in "(/[a-z~0-9]{0,3}){0,3}") {
             let _ = parse(&text);
             locate(&text, &pointer);
+            repeated(&text);
         }
 
         #[test]

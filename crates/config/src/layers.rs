@@ -16,7 +16,7 @@ use super::error::{ConfigError, Position, Problem};
 use super::markdown::Depth;
 use super::seen::Seen;
 use super::sources::{Layer, Origin};
-use super::{checks, jsonc, markdown, masked, read, substitute};
+use super::{checks, jsonc, markdown, masked, odd, read, substitute};
 
 const FILE_NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 
@@ -29,6 +29,8 @@ pub(super) struct Found {
     /// Those of them that the project brought.
     pub(super) project_directories: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
+    /// Files of agents that look as if somebody were still writing them: empty, or with front matter that does not end.
+    pub(super) unfinished: Vec<PathBuf>,
 }
 
 /// Reads every layer for a workspace. `seen` gets what was looked for, also where this fails.
@@ -182,6 +184,10 @@ impl Collector<'_> {
         let Some(text) = read::text(path)? else {
             return Ok(false);
         };
+        if jsonc::is_blank(&text) {
+            // It says nothing, or its content is still to come.
+            return Ok(true);
+        }
         let folder = path.parent().unwrap_or(path);
         self.text(&text, Origin::File(path.to_path_buf()), folder)?;
         Ok(true)
@@ -192,11 +198,14 @@ impl Collector<'_> {
         let invalid = |problem| ConfigError::invalid(&origin, problem);
         let parsed = substitute::substitute(text, folder, self.env, self.seen).map_err(invalid)?;
         let map = jsonc::parse(&parsed).map_err(|problem| invalid(jsonc::with_excerpt(problem, text, &parsed)))?;
-        let unknown = checks::unknown_keys(&map).map(|key| {
-            let meant = checks::meant_key(key).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
-            format!("{origin}: the key {key:?} is not known and has no effect{meant}")
-        });
-        self.found.warnings.extend(unknown.collect::<Vec<String>>());
+        let twice = jsonc::repeated(&parsed).into_iter();
+        self.found.warnings.extend(
+            twice.map(|key| format!("{origin}: the key {key:?} is written twice, and only what it says last counts")),
+        );
+        let unknown = odd::unknown_keys(&map).into_iter();
+        self.found
+            .warnings
+            .extend(unknown.map(|text| format!("{origin}: {text}")));
         let locate = |pointer: &str| jsonc::locate(&parsed, pointer);
         self.push(map, origin, folder, locate)?;
         if let Some(layer) = self.found.layers.last_mut().filter(|_| parsed != text) {
@@ -214,6 +223,15 @@ impl Collector<'_> {
             for path in markdown::files(&below, depth, self.seen)? {
                 self.seen.add(&path);
                 let Some(text) = read::text(&path)? else { continue };
+                if markdown::is_open(&text) {
+                    self.warn(format!(
+                        "{}: its first lines say nothing of the agent: the line \"---\" that ends them is missing",
+                        path.display()
+                    ));
+                }
+                if markdown::is_open(&text) || text.trim().is_empty() {
+                    self.found.unfinished.push(path.clone());
+                }
                 let (agent, mut block) = markdown::agent(&below, &path, &text)?;
                 if primary {
                     block.insert("mode".to_owned(), json!("primary"));
@@ -249,7 +267,7 @@ impl Collector<'_> {
         folder: &Path,
         locate: impl Fn(&str) -> Option<Position>,
     ) -> Result<(), ConfigError> {
-        let odd = checks::odd_keys(&map).into_iter();
+        let odd = odd::odd_keys(&map).into_iter();
         self.found.warnings.extend(odd.map(|text| format!("{origin}: {text}")));
         let mut value = checks::normalise(map).map_err(|problems| ConfigError::Invalid {
             place: format!("at {origin}"),

@@ -11,11 +11,13 @@
 //!   and sizes;
 //! - [`service`]: the service's own configuration, whose files are in `service/`: `keys` (the table of all keys), `kinds` (how
 //!   values are read and shown), `parse`, `sandbox` and `secrets` (what the values of single keys mean), `values` (their
-//!   types), `layers` (which of file, variables and flags decides), `telemetry` (the standard variables beside it), `resolve`
-//!   (what concerns several keys, and the configuration in force) with `roles` (which keys go with which role);
+//!   types), `layers` (which of file, variables and flags decides), `telemetry` (the standard variables beside it), `variables`
+//!   (those that only look like ours), `resolve` (what concerns several keys, and the configuration in force) with `roles`
+//!   (which keys go with which role);
 //! - [`opencode`]: the tools' configuration of one workspace, put together from `layers` (which files and variables, weak
-//!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `markdown` (agents written as
-//!   Markdown), `merge` (one over the other), `sources` (where a value comes from), `masked` (what may be shown);
+//!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `odd` (what of it is most likely a
+//!   mistake), `markdown` (agents written as Markdown), `merge` (one over the other), `sources` (where a value comes from, and
+//!   what stays of files that are gone), `masked` (what may be shown);
 //! - [`flags`], [`mcp`], `lsp`, `skills`: its parts that need more than a look;
 //! - [`plugins`]: what plugins make of it;
 //! - [`seen`]: which files were read, and whether one has changed since;
@@ -40,6 +42,7 @@ mod lsp;
 mod markdown;
 mod masked;
 mod merge;
+mod odd;
 mod read;
 mod skills;
 mod sources;
@@ -52,3 +55,4 @@ pub use flags::Flags;
 pub use opencode::ToolsConfig;
 pub use seen::Seen;
 pub use service::{Config, RawConfig};
+pub use toolgate_lsp::known_programs as language_server_programs;

@@ -5,27 +5,35 @@
 //! are registered with another address to come back to. A server may take a refresh token only once, so a renewed login goes
 //! back into the file that it came from, or OpenCode's user would have to log in again.
 //!
-//! *Invariant:* what else is in a file stays; a file is replaced in one step, and only its owner may read it. Two processes that
-//! change Toolgate's own file wait for each other. No secret is in a debug text or an error.
+//! Toolgate's file has a folder to itself, which is there before a command is confined: what is hidden from a command is decided
+//! when it starts, so a file that is made later must be in a folder that was hidden then. Unfinished files are made there, too.
+//!
+//! *Invariant:* what else is in a file stays; a file is replaced in one step, and only its owner may read it. A file that could
+//! not be read again is not written. Two processes that change Toolgate's own file wait for each other. No secret is in a debug
+//! text or an error.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
 use toolgate_model::{Login, OAuthClient};
 
 use super::environment::Environment;
-use super::read;
+use super::read::{self, MAX_BYTES};
 
 /// The files with the logins.
 #[derive(Debug)]
 pub struct LoginFiles {
-    /// Toolgate's own.
+    /// Holds nothing but Toolgate's own file and what belongs to it.
+    folder: PathBuf,
     own: PathBuf,
+    /// Where earlier versions had their file.
+    old: PathBuf,
     of_opencode: PathBuf,
     /// Held by whoever changes a file.
     writing: Mutex<()>,
@@ -46,19 +54,64 @@ fn key(name: &str, url: &str) -> String {
 }
 
 impl LoginFiles {
-    /// Returns where both are: none of them is for programs that run within walls.
-    pub fn paths(&self) -> [&Path; 2] {
-        [&self.own, &self.of_opencode]
+    /// Returns what is not for confined programs: the folder, its file, which may be a link to elsewhere, and OpenCode's file.
+    pub fn hidden(&self) -> [&Path; 3] {
+        [&self.folder, &self.own, &self.of_opencode]
+    }
+
+    /// Returns Toolgate's own file.
+    pub fn own(&self) -> &Path {
+        &self.own
     }
 
     /// Returns where Toolgate and OpenCode store logins, if there is a place for data.
     pub fn locate(env: &Environment) -> Option<Self> {
         let data = env.data_home()?;
+        let folder = data.join("toolgate/mcp-logins");
         Some(Self {
-            own: data.join("toolgate/mcp-logins.json"),
+            own: folder.join("logins.json"),
+            folder,
+            old: data.join("toolgate/mcp-logins.json"),
             of_opencode: data.join("opencode/mcp-auth.json"),
             writing: Mutex::default(),
         })
+    }
+
+    /// Makes the folder, and takes over the file that earlier versions had beside other files. To be called before a program is
+    /// confined, and before logins are used. Blocking.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or the old file cannot be taken over.
+    pub fn prepare(&self) -> io::Result<()> {
+        self.make_folder()?;
+        let Some(old) = file(&self.old)? else {
+            return Ok(());
+        };
+        let Value::Object(old) = old else {
+            return Err(unreadable());
+        };
+        self.change(&self.own, |all| {
+            for (key, entry) in old {
+                all.entry(key).or_insert(entry);
+            }
+        })?;
+        for path in [&self.old, &self.old.with_extension("lock")] {
+            match fs::remove_file(path) {
+                // Another process may have been faster.
+                Err(error) if !read::is_absent(&error) => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, which nobody else may enter.
+    fn make_folder(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        if fs::metadata(&self.folder)?.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
+        }
+        Ok(())
     }
 
     /// Returns the login stored for a server, if there is one for just this address. Blocking; a file that cannot be read
@@ -142,19 +195,18 @@ impl LoginFiles {
         words(all[&key(name, url)].get("lacks"))
     }
 
-    /// Notes what the login at a server lacks, for the next one. Blocking.
+    /// Notes what the login at a server lacks, for the next one: at most [`Login::MAX_SCOPES`] scopes in all. Blocking.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub fn lacks(&self, name: &str, url: &str, scopes: &[String]) -> io::Result<()> {
         let mut all = self.lacking(name, url);
         let known = all.len();
-        let new = scopes
-            .iter()
-            .filter(|scope| !all.contains(scope))
-            .cloned()
-            .collect::<Vec<_>>();
-        all.extend(new);
+        for scope in scopes {
+            if all.len() < Login::MAX_SCOPES && !all.contains(scope) {
+                all.push(scope.clone());
+            }
+        }
         if all.len() == known {
             return Ok(());
         }
@@ -167,30 +219,45 @@ impl LoginFiles {
 
     fn change(&self, path: &Path, change: impl FnOnce(&mut Map<String, Value>)) -> io::Result<()> {
         let _alone = self.writing.lock();
-        let is_own = path == self.own;
-        // A link stays one.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let folder = path.parent().unwrap_or(&path);
-        let _guard = match is_own {
-            true => {
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-                Some(locked(&path.with_extension("lock"))?)
-            }
+        self.make_folder()?;
+        let _guard = match path == self.own {
+            true => Some(locked(&self.folder.join("lock"))?),
             false => None,
         };
+        // A link stays one.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let mut all = match file(&path)? {
             None => Map::new(),
             Some(Value::Object(all)) => all,
             Some(_) => return Err(unreadable()),
         };
         change(&mut all);
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer_pretty(&mut file, &all)?;
-        file.flush()?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
+        let text = serde_json::to_vec_pretty(&all)?;
+        if text.len() > MAX_BYTES {
+            return Err(io::Error::other(format!(
+                "the file of logins would be larger than {} KiB: forget logins that are not needed (`toolgate mcp logout NAME`)",
+                MAX_BYTES >> 10
+            )));
+        }
+        let Err(failed) = written(&self.folder, &text)?.persist(&path) else {
+            return Ok(());
+        };
+        if failed.error.kind() != io::ErrorKind::CrossesDevices {
+            return Err(failed.error);
+        }
+        // From one disk to another there is no single step.
+        let beside = written(path.parent().unwrap_or(&path), &text)?;
+        beside.persist(&path).map_err(|failed| failed.error)?;
         Ok(())
     }
+}
+
+/// Writes an unfinished file into a folder.
+fn written(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(text)?;
+    file.as_file().sync_all()?;
+    Ok(file)
 }
 
 /// Waits until nobody else changes the file. Other processes hold this for the time of a few lines.
@@ -252,9 +319,83 @@ fn put(tokens: &mut Map<String, Value>, new: &Login) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
+
+    fn files(data: &Path) -> LoginFiles {
+        let data = ("XDG_DATA_HOME".to_owned(), data.display().to_string());
+        LoginFiles::locate(&Environment::new([data], "/")).unwrap()
+    }
+
+    fn with_token(token: &str) -> Login {
+        Login {
+            token: token.to_owned(),
+            refresh: None,
+            expires: None,
+            client: None,
+            issuer: None,
+            scopes: Vec::new(),
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_file_has_a_folder_to_itself_and_the_old_one_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        fs::create_dir_all(&files.folder).unwrap();
+        fs::set_permissions(&files.folder, Permissions::from_mode(0o755)).unwrap();
+        let entry = |token: &str| json!({"serverUrl": "https://a", "tokens": {"accessToken": token}});
+        let old = json!({"s https://a": entry("old"), "t https://a": entry("kept")});
+        fs::write(&files.old, old.to_string()).unwrap();
+        files.store("s", "https://a", &with_token("new")).unwrap();
+        files.prepare().unwrap();
+        let token = |name: &str| files.own_login(name, "https://a").map(|login| login.token);
+        assert_eq!(
+            (token("s").as_deref(), token("t").as_deref()),
+            (Some("new"), Some("kept"))
+        );
+        assert!(!files.old.exists());
+        assert_eq!((mode(&files.folder), mode(&files.own)), (0o700, 0o600));
+        files.prepare().unwrap();
+        assert!(token("t").is_some());
+        // What cannot be read stays where it is.
+        fs::write(&files.old, "{").unwrap();
+        assert!(files.prepare().is_err() && files.old.exists());
+        // Nothing is made beside it.
+        let beside = fs::read_dir(files.folder.parent().unwrap()).unwrap();
+        assert_eq!(beside.count(), 2);
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        files.store("s", "https://a", &with_token("small")).unwrap();
+        let large = with_token(&"x".repeat(MAX_BYTES));
+        let refused = files.store("t", "https://a", &large).unwrap_err().to_string();
+        assert!(
+            refused.contains("toolgate mcp logout") && !refused.contains("xxx"),
+            "{refused}"
+        );
+        assert!(files.own_login("s", "https://a").is_some());
+        assert_eq!(fs::read_dir(&files.folder).unwrap().count(), 2, "the file and its lock");
+    }
+
+    #[test]
+    fn what_a_login_lacks_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path());
+        for part in 0..10 {
+            let scopes: Vec<String> = (0..32).map(|at| format!("scope-{part}-{at}")).collect();
+            files.lacks("s", "https://a", &scopes).unwrap();
+        }
+        let noted = files.lacking("s", "https://a");
+        assert_eq!(noted.len(), Login::MAX_SCOPES);
+        assert_eq!(noted[0], "scope-0-0");
+    }
 
     #[test]
     fn a_login_is_for_its_address() {
@@ -263,12 +404,8 @@ mod tests {
         };
         let token = |expires: Option<u64>| {
             Some(Login {
-                token: "t".to_owned(),
-                refresh: None,
                 expires: expires.map(|expires| UNIX_EPOCH + Duration::from_secs(expires)),
-                client: None,
-                issuer: None,
-                scopes: Vec::new(),
+                ..with_token("t")
             })
         };
         check(
@@ -306,18 +443,15 @@ mod tests {
     #[test]
     fn a_renewed_login_is_kept_and_nothing_else_is_touched() {
         let folder = tempfile::tempdir().unwrap();
-        let file = LoginFiles {
-            own: folder.path().join("toolgate/mcp-logins.json"),
-            of_opencode: folder.path().join("mcp-auth.json"),
-            writing: Mutex::default(),
-        };
+        let file = files(folder.path());
+        fs::create_dir(folder.path().join("opencode")).unwrap();
         let entry = json!({
             "tokens": {"accessToken": "t", "refreshToken": "r", "expiresAt": 5, "scope": "a b"},
             "clientInfo": {"clientId": "c"}, "serverUrl": "https://a", "later": {"x": [1]},
         });
         let all = json!({"z": entry, "s": entry, "other": 1});
-        std::fs::write(&file.of_opencode, all.to_string()).unwrap();
-        std::fs::set_permissions(&file.of_opencode, std::fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(&file.of_opencode, all.to_string()).unwrap();
+        fs::set_permissions(&file.of_opencode, Permissions::from_mode(0o644)).unwrap();
         let old = file.login("s", "https://a").unwrap();
         let new = Login {
             token: "t2".to_owned(),
@@ -329,27 +463,25 @@ mod tests {
         assert!(file.login("s", "https://a") == Some(new.clone()));
         let mut expected = all.clone();
         expected["s"]["tokens"] = json!({"accessToken": "t2", "refreshToken": "r2", "expiresAt": 9.0, "scope": "a b"});
-        let found: Value = serde_json::from_str(&std::fs::read_to_string(&file.of_opencode).unwrap()).unwrap();
+        let found: Value = serde_json::from_str(&fs::read_to_string(&file.of_opencode).unwrap()).unwrap();
         assert_eq!(found, expected);
-        assert_eq!(
-            std::fs::metadata(&file.of_opencode).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(mode(&file.of_opencode), 0o600);
+        let beside = fs::read_dir(file.of_opencode.parent().unwrap()).unwrap();
+        assert_eq!(beside.count(), 1);
         // Somebody has logged in anew: that stays.
         file.renew("s", "https://a", &old, &old).unwrap();
         assert!(file.login("s", "https://a") == Some(new));
-        std::fs::write(&file.of_opencode, "{").unwrap();
+        fs::write(&file.of_opencode, "{").unwrap();
         assert!(file.renew("s", "https://a", &old, &old).is_err());
     }
 
     #[test]
     fn an_own_login_comes_first_and_is_for_its_server() {
         let folder = tempfile::tempdir().unwrap();
-        let data = ("XDG_DATA_HOME".to_owned(), folder.path().display().to_string());
-        let files = LoginFiles::locate(&Environment::new([data], "/")).unwrap();
+        let files = files(folder.path());
         let theirs = json!({"s": {"serverUrl": "https://a", "tokens": {"accessToken": "theirs"}}});
-        std::fs::create_dir_all(folder.path().join("opencode")).unwrap();
-        std::fs::write(&files.of_opencode, theirs.to_string()).unwrap();
+        fs::create_dir_all(folder.path().join("opencode")).unwrap();
+        fs::write(&files.of_opencode, theirs.to_string()).unwrap();
         let token = |name: &str, url: &str| files.login(name, url).map(|login| login.token);
         files.lacks("s", "https://a", &["write".to_owned()]).unwrap();
         files
@@ -381,8 +513,7 @@ mod tests {
         // Another server of that name, and another name for the same one.
         assert_eq!(token("s", "https://b"), None);
         assert_eq!(token("t", "https://a"), None);
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&files.own), mode(files.own.parent().unwrap())), (0o600, 0o700));
+        assert_eq!((mode(&files.own), mode(&files.folder)), (0o600, 0o700));
         assert!(files.remove("s", "https://a").unwrap());
         assert!(!files.remove("s", "https://a").unwrap());
         assert_eq!(token("s", "https://a").as_deref(), Some("theirs"));

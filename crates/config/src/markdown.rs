@@ -76,6 +76,13 @@ pub(super) fn agent(folder: &Path, path: &Path, text: &str) -> Result<(String, J
     Ok((name, block))
 }
 
+/// Says whether a file's front matter is begun and not ended, so that all of it counts as text.
+pub(super) fn is_open(text: &str) -> bool {
+    let (front, body) = frontmatter::split(text);
+    let begins = text.lines().next().is_some_and(|line| line.trim_end() == "---");
+    begins && front.is_empty() && body.len() == text.len()
+}
+
 /// Returns the place of a top-level key of the front matter.
 pub(super) fn locate(text: &str, key: &str) -> Option<Position> {
     let line = text.lines().position(|line| {
@@ -122,6 +129,20 @@ mod tests {
         check("no front matter", "team/deep", json!({"prompt": "no front matter"}));
         check("---\n---\nx", "team/deep", json!({"prompt": "x"}));
         check("---\nopen: 1\n", "team/deep", json!({"prompt": "---\nopen: 1"}));
+    }
+
+    #[test]
+    fn front_matter_that_does_not_end_is_told_from_none() {
+        for (text, expected) in [
+            ("---\npermission:\n  bash: deny\n", true),
+            ("---", true),
+            ("---\n---\n", false),
+            ("---\na: 1\n---", false),
+            ("text\n---\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_open(text), expected, "{text:?}");
+        }
     }
 
     #[test]

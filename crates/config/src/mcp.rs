@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_model::OAuthClient;
-use toolgate_web::Url;
+use toolgate_web::{Url, is_loopback};
 
 use super::logins;
 use super::opencode::ToolsConfig;
@@ -44,7 +44,7 @@ pub enum McpKind {
         /// Headers of every request.
         headers: BTreeMap<String, String>,
         /// How to log in there; none if no login is used.
-        oauth: Option<OAuthConfig>,
+        oauth: Option<Box<OAuthConfig>>,
     },
     /// It is switched off.
     Disabled,
@@ -63,6 +63,8 @@ pub struct OAuthConfig {
     pub document: Option<String>,
     /// What the login is to be good for; none for what the server says.
     pub scopes: Vec<String>,
+    /// Who gives the client tokens by its secret; none if a person logs in.
+    pub issuer: Option<Url>,
     /// Where a browser comes back to, if not at any port of this machine.
     pub callback: Option<Callback>,
 }
@@ -163,18 +165,18 @@ fn kind(entry: Entry) -> McpKind {
         },
         "remote" if !is_web => invalid("`url` must be an address that begins with http:// or https://"),
         "remote" => McpKind::Remote {
-            url: entry.url,
-            headers: entry.headers,
-            oauth: match oauth(&entry.oauth) {
-                Ok(oauth) => oauth,
+            oauth: match oauth(&entry.oauth, &entry.url) {
+                Ok(oauth) => oauth.map(Box::new),
                 Err(why) => return invalid(why),
             },
+            url: entry.url,
+            headers: entry.headers,
         },
         _ => invalid("`type` must be \"local\" or \"remote\""),
     }
 }
 
-fn oauth(entry: &Value) -> Result<Option<OAuthConfig>, &'static str> {
+fn oauth(entry: &Value, server: &str) -> Result<Option<OAuthConfig>, &'static str> {
     if *entry == false {
         return Ok(None);
     }
@@ -193,12 +195,40 @@ fn oauth(entry: &Value) -> Result<Option<OAuthConfig>, &'static str> {
         let port = port.as_u64().and_then(|port| u16::try_from(port).ok());
         callback.get_or_insert_default().port = port.ok_or("`oauth.callbackPort` must be a port")?;
     }
+    let issuer = match text("grantType") {
+        "client_credentials" => Some(issuer(text("issuer"), server)?),
+        "" | "authorization_code" if text("issuer").is_empty() => None,
+        "" | "authorization_code" => {
+            return Err("`oauth.issuer` has a meaning only with `grantType` client_credentials");
+        }
+        _ => return Err("`oauth.grantType` must be \"authorization_code\" or \"client_credentials\""),
+    };
+    let has_secret = client.as_ref().is_some_and(|client| client.secret.is_some());
+    if issuer.is_some() && (is_document || !has_secret) {
+        return Err(
+            "with `grantType` client_credentials, `oauth.clientId` and `oauth.clientSecret` are those of a client that is registered",
+        );
+    }
     Ok(Some(OAuthConfig {
+        issuer,
         document: client.as_ref().filter(|_| is_document).map(|client| client.id.clone()),
         client: client.filter(|_| !is_document),
         scopes: text("scope").split_whitespace().map(str::to_owned).collect(),
         callback,
     }))
+}
+
+/// Reads who gives out tokens. A secret goes there: over TLS, or to where the server itself is, or nowhere.
+fn issuer(written: &str, server: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(written).map_err(
+        |_| "`oauth.issuer` must be the address of who gives out tokens, with `grantType` client_credentials",
+    )?;
+    let is_at_server = || Url::parse(server).is_ok_and(|server| server.origin() == url.origin());
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) || is_at_server() => Ok(url),
+        _ => Err("`oauth.issuer` must begin with https://"),
+    }
 }
 
 /// Reads an address of this machine.
@@ -259,14 +289,14 @@ mod tests {
                 Some(McpKind::Remote {
                     url: url.to_owned(),
                     headers: BTreeMap::new(),
-                    oauth: Some(OAuthConfig {
+                    oauth: Some(Box::new(OAuthConfig {
                         client: Some(OAuthClient {
                             id: "me".to_owned(),
                             secret: Some("s".to_owned()),
                         }),
                         scopes: vec!["a".to_owned()],
                         ..OAuthConfig::default()
-                    }),
+                    })),
                 }),
             );
         }
@@ -278,6 +308,8 @@ mod tests {
             json!({"type": "remote"}),
             json!({"type": "remote", "url": "https://a", "oauth": {"redirectUri": "https://elsewhere.example/"}}),
             json!({"type": "remote", "url": "https://a", "oauth": {"callbackPort": 70000}}),
+            json!({"type": "remote", "url": "https://a", "oauth": {"grantType": "password"}}),
+            json!({"type": "remote", "url": "https://a", "oauth": {"issuer": "https://a"}}),
             json!({"command": ["a"]}),
         ] {
             let found = server("s", &entry).map(|server| server.kind);
@@ -287,7 +319,9 @@ mod tests {
 
     #[test]
     fn a_login_has_its_ways() {
-        let check = |entry: Value, expected: OAuthConfig| assert_eq!(oauth(&entry), Ok(Some(expected)), "{entry}");
+        let check = |entry: Value, expected: OAuthConfig| {
+            assert_eq!(oauth(&entry, "https://a"), Ok(Some(expected)), "{entry}");
+        };
         let at = |host: &str, port: u16, path: &str| {
             Some(Callback {
                 host: host.to_owned(),
@@ -320,5 +354,40 @@ mod tests {
             json!({"redirectUri": "http://localhost/x", "callbackPort": 9}),
             back(at("localhost", 9, "/x")),
         );
+    }
+
+    #[test]
+    fn a_client_logs_in_by_itself_where_the_configuration_says() {
+        let found = |issuer: &str, client: Value, server: &str| {
+            let mut entry = client;
+            entry["grantType"] = json!("client_credentials");
+            entry["issuer"] = json!(issuer);
+            let found = oauth(&entry, server).ok().flatten()?;
+            Some((found.issuer?.to_string(), found.client?.id))
+        };
+        let client = json!({"clientId": "me", "clientSecret": "s"});
+        for (issuer, expected) in [
+            ("https://login.example/realm", true),
+            ("http://127.0.0.1:9000", true),
+            ("http://tools.internal:8080/login", true),
+            ("http://tools.internal:9000", false),
+            ("http://login.example", false),
+            ("login.example", false),
+            ("", false),
+        ] {
+            let found = found(issuer, client.clone(), "http://tools.internal:8080/mcp");
+            assert_eq!(found.is_some(), expected, "{issuer}: {found:?}");
+        }
+        for client in [
+            json!({"clientId": "me"}),
+            json!({"clientId": "https://me.example/client.json", "clientSecret": "s"}),
+            json!({}),
+        ] {
+            assert_eq!(
+                found("https://login.example", client.clone(), "https://a"),
+                None,
+                "{client}"
+            );
+        }
     }
 }

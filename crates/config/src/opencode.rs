@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toolgate_lsp::Server;
 use toolgate_model::skills::{SkillFolder, SkillSource};
 use toolgate_model::{JsonMap, Rule};
 use toolgate_permission::agents::{AgentConfig, AgentsConfig, Mode};
-use toolgate_permission::{hints, rules};
+use toolgate_permission::hints::{self, AddedName};
+use toolgate_permission::rules;
 
 use super::environment::Environment;
 use super::error::ConfigError;
@@ -49,8 +51,12 @@ pub struct ToolsConfig {
     pub skills: Vec<SkillFolder>,
     /// Those of them that the project brought, and not the user who runs the service.
     project_directories: Vec<PathBuf>,
-    /// What a person should know: keys without effect, files left out.
+    /// What a person should know: keys without effect, files left out. What is odd about [`Self::added_names`] is not among it.
     pub warnings: Vec<String>,
+    /// The permissions in rules that the service itself does not ask for.
+    pub added_names: Vec<AddedName>,
+    /// Files of agents that look as if somebody were still writing them.
+    pub unfinished: Vec<PathBuf>,
     layers: Vec<Layer>,
     shown: JsonMap,
 }
@@ -99,12 +105,39 @@ impl ToolsConfig {
         env: &Environment,
         seen: &mut Seen,
     ) -> Result<Self, ConfigError> {
+        Ok(Self::made_of(
+            layers::collect(directory, worktree, env, seen)?,
+            (directory, worktree),
+            env,
+        ))
+    }
+
+    /// As [`Self::load_and_note`], where `before` was in force: of files that are gone, what they said of rules and agents stays.
+    /// Nobody may have meant everything to be allowed: a branch that is checked out or an editor takes files away as well.
+    /// Returned with the files of which that is so.
+    ///
+    /// # Errors
+    /// The first file or variable that is invalid or cannot be read.
+    pub fn load_again(
+        directory: &Path,
+        worktree: &Path,
+        env: &Environment,
+        seen: &mut Seen,
+        before: &Self,
+    ) -> Result<(Self, Vec<PathBuf>), ConfigError> {
+        let mut found = layers::collect(directory, worktree, env, seen)?;
+        let kept = sources::keep_rules(&mut found.layers, &before.layers);
+        Ok((Self::made_of(found, (directory, worktree), env), kept))
+    }
+
+    fn made_of(found: Found, (directory, worktree): (&Path, &Path), env: &Environment) -> Self {
         let Found {
             mut layers,
             directories,
             project_directories,
             mut warnings,
-        } = layers::collect(directory, worktree, env, seen)?;
+            unfinished,
+        } = found;
         prepend_old_tools(&mut layers);
         let (mut merged, mut shown) = (JsonMap::new(), JsonMap::new());
         for layer in &layers {
@@ -116,7 +149,9 @@ impl ToolsConfig {
             agents: agents_of(&merged, env, &mut warnings),
         };
         let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
-        Ok(Self {
+        Self {
+            added_names: added_names(&agents),
+            unfinished,
             agents,
             written: None,
             experimental: part(&merged, "experimental"),
@@ -131,7 +166,26 @@ impl ToolsConfig {
             warnings,
             layers,
             shown,
-        })
+        }
+    }
+
+    /// Returns what a person should know as long as nobody knows which tools are added.
+    pub fn warnings_alone(&self) -> Vec<String> {
+        let may_come = self.brings_tools();
+        let odd = self.added_names.iter().filter_map(|name| name.oddity(may_come));
+        self.warnings.iter().cloned().chain(odd).collect()
+    }
+
+    /// Says whether MCP servers, custom tools or plugins are named, or lie in the configuration folders.
+    fn brings_tools(&self) -> bool {
+        let is_named = |key: &str| match self.merged.get(key) {
+            Some(Value::Object(map)) => !map.is_empty(),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => false,
+        };
+        let folders = ["tool", "tools", "plugin", "plugins"];
+        let is_there = |directory: &PathBuf| folders.iter().any(|folder| directory.join(folder).is_dir());
+        is_named("mcp") || is_named("plugin") || self.directories.iter().any(is_there)
     }
 
     /// Returns everything, merged, as it may be shown: what a mark such as `{env:NAME}` stands for is not in it, nor what is
@@ -176,6 +230,22 @@ impl ToolsConfig {
     /// Returns the configuration folders that the project brought.
     pub fn project_directories(&self) -> &[PathBuf] {
         &self.project_directories
+    }
+
+    /// Returns the plugins that are named by their path.
+    pub fn plugin_files(&self) -> Vec<PathBuf> {
+        let entries = self
+            .merged
+            .get("plugin")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let names = entries.filter_map(|entry| entry.as_str().or_else(|| entry.get(0)?.as_str()));
+        let paths = names.map(|name| match name.strip_prefix("file://") {
+            Some(url) => percent_decode_str(url).decode_utf8_lossy().into_owned(),
+            None => name.to_owned(),
+        });
+        paths.filter(|path| path.starts_with('/')).map(PathBuf::from).collect()
     }
 
     /// Returns the files that say something of rules or agents.
@@ -231,6 +301,12 @@ pub(super) fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut 
         ));
         vec![rules::rule("*", "*", toolgate_model::Action::Ask)]
     })
+}
+
+/// Returns the permissions in rules that the service itself does not ask for.
+pub(super) fn added_names(agents: &AgentsConfig) -> Vec<AddedName> {
+    let of_agents = agents.agents.iter().flat_map(|agent| &agent.rules);
+    hints::added_names(agents.global.iter().chain(of_agents))
 }
 
 pub(super) fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {

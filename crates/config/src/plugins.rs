@@ -15,7 +15,7 @@ use toolgate_permission::agents::AgentsConfig;
 use toolgate_permission::rules::{self, ConfigProblem};
 
 use super::environment::Environment;
-use super::opencode::{ToolsConfig, agents_of, rules_of};
+use super::opencode::{ToolsConfig, added_names, agents_of, rules_of};
 use super::{checks, jsonc, merge, skills};
 
 /// The parts that count.
@@ -75,6 +75,7 @@ impl ToolsConfig {
         };
         if agents != self.agents {
             next.written = Some(self.agents.clone());
+            next.added_names = added_names(&agents);
             next.agents = agents;
         }
         if merged.get("skills") != self.merged.get("skills") {

@@ -28,6 +28,11 @@ impl Seen {
         self.0.insert(path.to_path_buf());
     }
 
+    /// Returns every path.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
+    }
+
     /// Looks at every path.
     pub fn stamps(&self) -> Stamps {
         let stamps = self.0.iter().map(|path| std::fs::metadata(path).ok().map(stamp));

@@ -24,6 +24,7 @@ mod sandbox;
 mod secrets;
 mod telemetry;
 mod values;
+mod variables;
 
 pub use bucket::BucketKeys;
 pub use cluster::worker_name;

@@ -1,10 +1,11 @@
-//! Where the values of the tools' configuration come from.
+//! Where the values of the tools' configuration come from, and what stays of files that are gone.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use toolgate_model::JsonMap;
+use toolgate_permission::agents;
 
 use super::jsonc::escape;
 use super::merge;
@@ -39,6 +40,49 @@ pub(super) struct Layer {
     pub(super) value: JsonMap,
     /// The value as it may be shown: without what was inserted, and without secrets.
     pub(super) shown: JsonMap,
+}
+
+/// The keys that say something of rules and agents.
+const OF_RULES: [&str; 3] = ["permission", "agent", "tools"];
+
+/// Puts back what files said of rules and agents that were read `before` and are gone now, each where it was. Returns these
+/// files.
+pub(super) fn keep_rules(layers: &mut Vec<Layer>, before: &[Layer]) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    for (at, layer) in before.iter().enumerate() {
+        let Origin::File(path) = &layer.origin else { continue };
+        let is_there = layers.iter().any(|there| there.origin == layer.origin);
+        let says = OF_RULES.iter().any(|key| layer.value.contains_key(*key));
+        if is_there || !says {
+            continue;
+        }
+        // A file that came meanwhile may be the same one under another name.
+        let others = layers
+            .iter()
+            .filter(|there| before.iter().any(|old| old.origin == there.origin));
+        if holds_nothing_back(layer, others) {
+            continue;
+        }
+        let mut back = layer.clone();
+        back.value.retain(|key, _| OF_RULES.contains(&key.as_str()));
+        back.shown.retain(|key, _| OF_RULES.contains(&key.as_str()));
+        let mut weaker = before[..at].iter().rev();
+        let after = weaker.find_map(|weaker| layers.iter().position(|there| there.origin == weaker.origin));
+        layers.insert(after.map_or(0, |after| after + 1), back);
+        kept.push(path.clone());
+    }
+    kept
+}
+
+/// Says whether a layer only brings agents of its own: without it, nobody can be one of them.
+fn holds_nothing_back<'l>(layer: &'l Layer, others: impl Iterator<Item = &'l Layer>) -> bool {
+    let agents_of = |layer: &'l Layer| layer.value.get("agent").and_then(Value::as_object);
+    let of_others: Vec<&JsonMap> = others.filter_map(agents_of).collect();
+    let is_needed = |name: &String| {
+        agents::BUILT_IN.contains(&name.as_str()) || of_others.iter().any(|agents| agents.contains_key(name))
+    };
+    let has_rules = ["permission", "tools"].iter().any(|key| layer.value.contains_key(*key));
+    !has_rules && !agents_of(layer).is_some_and(|agents| agents.keys().any(is_needed))
 }
 
 /// One value in force.

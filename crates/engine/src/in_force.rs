@@ -24,6 +24,8 @@ pub struct InForce {
     pub packages: BTreeMap<String, String>,
     /// What a person should know of the configuration.
     pub warnings: Vec<String>,
+    /// Why the configuration as it is now is not in force; told among the warnings, too.
+    pub outdated: Option<String>,
     /// Why the workspace cannot be used at all: its configuration means nothing, and never meant anything to this run of
     /// the service.
     pub broken: Option<String>,

@@ -48,6 +48,7 @@ pub struct ResolvedPath {
     /// The workspace's folder that the real path lies in.
     root: Option<Arc<Path>>,
     names_link: bool,
+    configures: bool,
 }
 
 impl ResolvedPath {
@@ -68,7 +69,18 @@ impl ResolvedPath {
             real_inside,
             root: None,
             names_link: false,
+            configures: false,
         }
+    }
+
+    /// Returns the same path, of which is said whether the workspace is configured by what is there.
+    pub(super) fn configuring(self, configures: bool) -> Self {
+        Self { configures, ..self }
+    }
+
+    /// Says whether the workspace's rules are read from the real path, or from below it.
+    pub fn configures(&self) -> bool {
+        self.configures
     }
 
     /// Returns the same path, whose real one lies in `root`.
@@ -221,6 +233,18 @@ pub fn walk(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
     }
+    walk_through(path, &mut |_| {})
+}
+
+/// Returns the places that decide what an absolute path leads to: where it ends, links followed, and each link on the way.
+pub fn stations(path: &Path) -> Vec<PathBuf> {
+    let mut stations = Vec::new();
+    let end = walk_through(path, &mut |link| stations.push(link.to_path_buf()));
+    stations.push(end);
+    stations
+}
+
+fn walk_through(path: &Path, at_link: &mut dyn FnMut(&Path)) -> PathBuf {
     let mut todo: Vec<OsString> = Vec::new();
     let push_reversed = |todo: &mut Vec<OsString>, path: &Path| {
         todo.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
@@ -239,6 +263,7 @@ pub fn walk(path: &Path) -> PathBuf {
         }
         if let Ok(target) = std::fs::read_link(&real) {
             links += 1;
+            at_link(&real);
             push_reversed(&mut todo, &target);
             if target.is_absolute() {
                 real = PathBuf::new();

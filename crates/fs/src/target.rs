@@ -44,6 +44,7 @@ impl Target {
                 // What it is called was looked at with the path; this is about the folder that the link stands in.
                 let relative = path.relative().to_owned();
                 let root = workspace.root_of(&entry).map(Path::to_path_buf);
+                let configures = workspace.is_configured_by(&entry);
                 ResolvedPath::new(
                     path.display_path().into(),
                     entry,
@@ -53,6 +54,7 @@ impl Target {
                     inside,
                 )
                 .within(root.as_deref())
+                .configuring(configures)
                 .naming_link()
             });
         Self { path, link }

@@ -3,8 +3,15 @@
 //! *Invariant:* whether a path is inside is decided twice, as it is written and where links lead.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::path::{self, ResolvedPath};
+
+/// What protects itself by its name, wherever it stands: see [`super::guarded`] and the sandbox's list of what no command may
+/// write.
+const KNOWN_BY_NAME: [&str; 3] = [".opencode", "opencode.json", "opencode.jsonc"];
 
 /// A named root folder in which tools work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +25,20 @@ pub struct Workspace {
     real_worktree: PathBuf,
     home: Option<PathBuf>,
     is_repository: bool,
+    configuration: Configuration,
 }
+
+/// Where the workspace's rules are read from. All views of a workspace share it, and it is no part of what a workspace is.
+#[derive(Clone, Debug, Default)]
+struct Configuration(Arc<Mutex<Arc<[PathBuf]>>>);
+
+impl PartialEq for Configuration {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Configuration {}
 
 impl Workspace {
     /// Opens the folder `directory` as a workspace. The worktree is the root of the git checkout that holds it, or the
@@ -54,6 +74,7 @@ impl Workspace {
             real_worktree: directory.to_path_buf(),
             home: None,
             is_repository: false,
+            configuration: Configuration::default(),
         }
     }
 
@@ -83,6 +104,7 @@ impl Workspace {
             real_worktree,
             home,
             is_repository,
+            configuration: Configuration::default(),
         })
     }
 
@@ -169,7 +191,45 @@ impl Workspace {
         let root = self.root_of(&real);
         let relative = path::relative(&shown, &self.worktree);
         let real_relative = path::relative(&real, &self.real_worktree);
-        ResolvedPath::new(shown, real, relative, real_relative, shown_inside, real_inside).within(root)
+        let configures = self.is_configured_by(&real);
+        ResolvedPath::new(shown, real, relative, real_relative, shown_inside, real_inside)
+            .within(root)
+            .configuring(configures)
+    }
+
+    /// Notes from which files and folders the workspace's rules are read, whether they are there or not. Only those count that
+    /// lie inside and that nothing tells by their names: an operator may have named any file. Blocking.
+    pub fn note_configuration<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) {
+        let is_known = |relative: &Path| {
+            relative
+                .iter()
+                .any(|part| KNOWN_BY_NAME.iter().any(|name| part == *name))
+        };
+        let mut places: Vec<PathBuf> = Vec::new();
+        for place in paths.into_iter().flat_map(path::stations) {
+            let inside = self.root_of(&place).and_then(|root| place.strip_prefix(root).ok());
+            if inside.is_some_and(|inside| !inside.as_os_str().is_empty() && !is_known(inside)) {
+                places.push(place);
+            }
+        }
+        places.sort_unstable();
+        // What is below another one is protected with it.
+        places.dedup_by(|place, before| place.starts_with(before));
+        *self.configuration.0.lock() = places.into();
+    }
+
+    /// Returns what was noted of that, links followed.
+    pub fn configuration(&self) -> Arc<[PathBuf]> {
+        self.configuration.0.lock().clone()
+    }
+
+    /// Says whether the workspace's rules are read from a path, links followed, from below it or from above it.
+    pub(super) fn is_configured_by(&self, real: &Path) -> bool {
+        // Who moves a folder around it can put another one in its place.
+        let is_inside = self.root_of(real).is_some_and(|root| root != real);
+        let is_around = |place: &Path| is_inside && place.starts_with(real);
+        let places = self.configuration();
+        is_around(&self.real_directory) || places.iter().any(|place| real.starts_with(place) || is_around(place))
     }
 
     /// Returns the workspace's folder in which a path lies whose links were followed.
@@ -194,5 +254,60 @@ impl Workspace {
         ]
         .into_iter()
         .any(|root| path::is_below(shown, root))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_configures_it_is_told_by_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        for name in ["w/.git", "w/a/b/settings", "w/shared", "out"] {
+            std::fs::create_dir_all(top.join(name)).unwrap();
+        }
+        std::fs::write(top.join("w/shared/rules.json"), "{}").unwrap();
+        symlink("../../shared/rules.json", top.join("w/a/b/linked.json")).unwrap();
+        let workspace = Workspace::open("w", &top.join("w/a/b"), None).unwrap();
+        let check = |path: &str, expected: bool| {
+            assert_eq!(workspace.resolve(top.join(path)).configures(), expected, "{path}");
+        };
+        // Who moves one of the folders that the workspace is in puts another one in its place.
+        check("w/a", true);
+        check("w/a/b", true);
+        check("w/a/b/linked.json", false);
+        let noted = [
+            "w/a/b/linked.json",
+            "w/a/b/settings",
+            "w/a/b/new.json",
+            "w/opencode.json",
+            "w/.opencode/agent",
+            "out/x",
+        ];
+        let noted: Vec<PathBuf> = noted.iter().map(|path| top.join(path)).collect();
+        workspace.clone().note_configuration(noted.iter().map(PathBuf::as_path));
+        let places = [
+            "w/a/b/linked.json",
+            "w/a/b/new.json",
+            "w/a/b/settings",
+            "w/shared/rules.json",
+        ];
+        assert_eq!(*workspace.configuration(), places.map(|place| top.join(place)));
+        for path in [
+            "w/a/b/linked.json",
+            "w/shared/rules.json",
+            "w/shared",
+            "w/a/b/new.json",
+            "w/a/b/settings/agent/x.md",
+        ] {
+            check(path, true);
+        }
+        for path in ["w/shared/other.json", "w/a/c", "out", "w", "w/opencode.json"] {
+            check(path, false);
+        }
     }
 }

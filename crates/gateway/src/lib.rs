@@ -163,6 +163,7 @@ impl Watched for Ready {
             prompts_unseen: unseen as u64,
             free_bytes: None,
             untold,
+            configuration_problems: None,
             draining: self.0.at_once().is_cancelled(),
         }
     }

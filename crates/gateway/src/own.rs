@@ -63,6 +63,7 @@ pub(crate) async fn info(parts: &Parts, caller: &OnBehalf) -> Result<Response<Bo
         api_revision: API_REVISION,
         instance_id: facts.instance.clone(),
         start_time: Some(facts.started.into()),
+        warnings: facts.warnings.clone(),
         ..GetServerInfoResponse::default()
     };
     let mut are_alike = true;

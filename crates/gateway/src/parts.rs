@@ -81,6 +81,8 @@ pub(crate) struct Facts {
     pub(crate) started: SystemTime,
     pub(crate) console: bool,
     pub(crate) takes_jwt: bool,
+    /// What a person should know of its own configuration.
+    pub(crate) warnings: Vec<String>,
     pub(crate) limits: TrafficLimits,
     pub(crate) max_message_bytes: u64,
 }
@@ -92,6 +94,7 @@ impl Facts {
             started: SystemTime::now(),
             console: config.console,
             takes_jwt: config.auth.jwt.is_some(),
+            warnings: config.warnings.clone(),
             limits,
             max_message_bytes: config.limits.max_message_bytes,
         }

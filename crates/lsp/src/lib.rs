@@ -54,3 +54,4 @@ pub use pool::{Fitting, LanguageServers, ServerPool, Settings, Surveyed, Unavail
 pub use refresh::Refresh;
 pub use reports::Published;
 pub use server::{Command, Server};
+pub use table::known_programs;

@@ -68,6 +68,12 @@ const PYTHON: &[&str] = &[
 ];
 const GRADLE: &[&str] = &["settings.gradle.kts", "settings.gradle"];
 
+/// Returns the servers that are known without configuration, each with the programs of which any one is enough.
+pub fn known_programs() -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str> + Clone)> {
+    let programs = |one: &'static Builtin| one.commands.iter().filter_map(|line| line.first().copied());
+    BUILTINS.iter().map(move |one| (one.id, programs(one)))
+}
+
 /// Every one of them. Of equal ids the table has one.
 pub(super) const BUILTINS: &[Builtin] = &[
     Builtin {

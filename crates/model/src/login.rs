@@ -31,6 +31,11 @@ pub struct OAuthClient {
     pub secret: Option<String>,
 }
 
+impl Login {
+    /// How many scopes a login is asked for at most, and how many are noted as missing: servers name them.
+    pub const MAX_SCOPES: usize = 128;
+}
+
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Login");

@@ -1,5 +1,5 @@
 //! What of a configuration's rules is most likely meant otherwise: rules that a later one makes void, and names of permissions
-//! that are nearly those of others.
+//! that nothing asks for.
 //!
 //! *Invariant:* pure, and only tells: nothing here changes what a rule does.
 
@@ -37,7 +37,7 @@ const KNOWN: [&str; 23] = [
 /// Longer names are none of a permission that was misspelt.
 const MAX_MISSPELT_BYTES: usize = 32;
 
-/// Returns what is odd about the rules of one block, in sentences.
+/// Returns which rules of one block have no effect, in sentences.
 pub fn for_rules(rules: &[Rule]) -> Vec<String> {
     let mut hints = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -58,16 +58,54 @@ pub fn for_rules(rules: &[Rule]) -> Vec<String> {
             ));
         }
     }
-    let mut names: Vec<&str> = rules.iter().map(|rule| rule.permission.as_str()).collect();
-    names.dedup();
-    for name in names {
-        if let Some(meant) = meant(name) {
-            hints.push(format!(
+    hints
+}
+
+/// The name, or the pattern of names, of a permission that the service itself does not ask for. A tool that was added may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedName {
+    name: String,
+    /// What it was most likely to be.
+    meant: Option<&'static str>,
+}
+
+impl AddedName {
+    /// Says whether it stands for a permission.
+    pub fn stands_for(&self, permission: &str) -> bool {
+        wildcard::matches(permission, &self.name)
+    }
+
+    /// Returns what is said of it while no tool asks for it. Where tools may still come that do, only what is nearly another
+    /// name is odd.
+    pub fn oddity(&self, may_come: bool) -> Option<String> {
+        let Self { name, meant } = self;
+        match meant {
+            Some(meant) => Some(format!(
                 "there is no permission \"{name}\", unless an added tool has that name: did you mean \"{meant}\"?"
-            ));
+            )),
+            None if may_come => None,
+            None => Some(format!(
+                "there is no permission \"{name}\": the rule has no effect unless a tool of that name is added"
+            )),
         }
     }
-    hints
+}
+
+/// Returns the names in rules that the service itself does not ask for, each once.
+pub fn added_names<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Vec<AddedName> {
+    let mut added: Vec<AddedName> = Vec::new();
+    for rule in rules {
+        let name = &rule.permission;
+        let is_known = || KNOWN.iter().any(|known| wildcard::matches(known, name));
+        if added.iter().any(|known| known.name == *name) || is_known() {
+            continue;
+        }
+        added.push(AddedName {
+            name: name.clone(),
+            meant: meant(name),
+        });
+    }
+    added
 }
 
 fn word(action: Action) -> &'static str {
@@ -173,6 +211,12 @@ mod tests {
         check(&json!({"bash": {"a *": "ask"}, "edit": "deny"}), &[]);
     }
 
+    fn oddities(block: &Value, may_come: bool) -> Vec<String> {
+        let rules = rules::from_config(block, None).unwrap();
+        let added = added_names(&rules);
+        added.iter().filter_map(|name| name.oddity(may_come)).collect()
+    }
+
     #[test]
     fn misspelt_names() {
         for (name, meant) in [
@@ -186,10 +230,27 @@ mod tests {
             ("write", "edit"),
             ("apply_patch", "edit"),
         ] {
-            check(&json!({name: "deny"}), &[&format!("did you mean \"{meant}\"")]);
+            for may_come in [true, false] {
+                let told = oddities(&json!({name: {"*": "deny", "a": "ask"}}), may_come);
+                assert_eq!(told.len(), 1, "{name}: {told:?}");
+                assert!(told[0].contains(&format!("did you mean \"{meant}\"")), "{told:?}");
+            }
         }
-        for name in ["mcp_*", "jira_create", "deploy", "*", "wit"] {
-            check(&json!({name: "deny"}), &[]);
+    }
+
+    #[test]
+    fn names_of_added_tools_are_odd_only_where_nothing_can_be_added() {
+        for name in ["mcp_*", "jira_create", "deploy", "wit"] {
+            let block = json!({name: "deny"});
+            assert!(oddities(&block, true).is_empty(), "{name}");
+            let told = oddities(&block, false);
+            assert!(told[0].contains("the rule has no effect unless"), "{told:?}");
         }
+        for name in ["*", "bash", "web*", "network", "e?it"] {
+            assert!(oddities(&json!({name: "deny"}), false).is_empty(), "{name}");
+        }
+        let names = added_names(&rules::from_config(&json!({"jira_*": "ask", "bahs": "deny"}), None).unwrap());
+        assert!(names[0].stands_for("jira_create") && !names[0].stands_for("bash"));
+        assert!(names[1].stands_for("bahs"));
     }
 }

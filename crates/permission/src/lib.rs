@@ -13,7 +13,7 @@
 //! - `rights`: what a subagent may do at most;
 //! - `refusal`: why a call may not go on, in the words that the model reads;
 //! - `unattended`: what happens to a prompt that nobody is there to answer;
-//! - [`hints`]: the known name that was probably meant by an unknown one.
+//! - [`hints`]: rules that have no effect, and the known name that was probably meant by an unknown one.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

@@ -3,7 +3,8 @@
 //! It is no program of a call: it has the environment and the rights of whoever gave the command, and what it starts is a
 //! stranger to every service, as it would be without the command. So it bears no tag.
 //!
-//! *Invariant:* it leads a process group, which is killed when the value is dropped. Who leaves the group is the user's to end.
+//! *Invariant:* it leads a process group, which is killed when the value is dropped, unless it is empty. Who leaves the group is the
+//! user's to end.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,14 +12,19 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::launch::Exit;
 
+/// How often it is looked whether anybody of the group is left.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// A running program. Its standard error is that of this process.
 pub struct Companion {
     child: Child,
+    /// None once nobody is in it: its number may be that of another one then.
     group: Option<Pid>,
 }
 
@@ -59,20 +65,27 @@ impl Companion {
         self.child.wait().await.map(exit_of)
     }
 
-    /// Ends the program: the polite signal to its group, then, after this time or when it has ended, the kill for what is left
-    /// of the group. Returns how it ended.
-    pub async fn stop(mut self, patience: Duration) -> Option<Exit> {
-        self.signal(Signal::TERM);
-        let ended = tokio::time::timeout(patience, self.child.wait()).await;
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(_) => {
-                self.signal(Signal::KILL);
-                self.child.wait().await
+    /// Waits until the program has ended, and with it all of its group.
+    pub async fn emptied(&mut self) {
+        // However it has ended, the kernel knows who is left.
+        let _ = self.child.wait().await;
+        while let Some(group) = self.group {
+            if test_kill_process_group(group) == Err(Errno::SRCH) {
+                self.group = None;
+                return;
             }
-        };
-        // What is left of the group goes with `self`.
-        ended.ok().map(exit_of)
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Ends the program and its group: the polite signal and, after this time, the kill for who is left. Returns how the program
+    /// ended, also if it had before; none if the kernel does not say.
+    pub async fn stop(&mut self, patience: Duration) -> Option<Exit> {
+        self.signal(Signal::TERM);
+        if tokio::time::timeout(patience, self.emptied()).await.is_err() {
+            self.signal(Signal::KILL);
+        }
+        self.ended().await.ok()
     }
 
     fn signal(&self, signal: Signal) {
@@ -99,7 +112,7 @@ fn exit_of(status: ExitStatus) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -119,17 +132,35 @@ mod tests {
         assert!(Companion::start(OsStr::new("/no/such/program"), &[]).is_err());
     }
 
+    async fn ready(companion: &mut Companion) -> tokio::io::BufReader<ChildStdout> {
+        let mut said = String::new();
+        let mut output = tokio::io::BufReader::new(companion.take_output().unwrap());
+        output.read_line(&mut said).await.unwrap();
+        assert_eq!(said, "ready\n");
+        output
+    }
+
     #[tokio::test]
     async fn it_ends_with_all_of_its_group() {
         let mut deaf = shell("trap '' TERM; sleep 1000 & echo ready; wait; wait");
-        let mut said = String::new();
-        let mut output = tokio::io::BufReader::new(deaf.take_output().unwrap());
-        tokio::io::AsyncBufReadExt::read_line(&mut output, &mut said)
-            .await
-            .unwrap();
-        assert_eq!(said, "ready\n");
+        let mut output = ready(&mut deaf).await;
         assert_eq!(deaf.stop(Duration::from_millis(50)).await, Some(Exit::Signal(9)));
         // Its output is closed when the last one that holds it is gone.
+        output.read_to_string(&mut String::new()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_it_has_started_is_given_time_to_end() {
+        // It ends at once, and what it leaves puts things in order first.
+        let left = "trap 'sleep 0.3; echo done; exit' TERM; echo ready; while :; do sleep 0.05; done";
+        let mut hasty = shell(&format!("trap 'exit 3' TERM; sh -c \"{left}\" & wait"));
+        let mut output = ready(&mut hasty).await;
+        assert_eq!(hasty.stop(Duration::from_secs(60)).await, Some(Exit::Code(3)));
+        let mut said = String::new();
         output.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "done\n");
+        // Nobody is left to be killed.
+        assert!(hasty.group.is_none());
+        assert_eq!(hasty.stop(Duration::ZERO).await, Some(Exit::Code(3)));
     }
 }

@@ -68,6 +68,14 @@ impl Listeners {
         sockets::listeners().map(Self)
     }
 
+    /// Returns one that a connection to an address would reach, if we may see its process. Blocking, for a look at the open files of
+    /// all processes.
+    pub fn at(&self, address: SocketAddr) -> Option<Listening> {
+        let reached = self.reached_at(address);
+        let held = holders(&inodes_of(&reached));
+        reached.iter().find_map(|listener| shown(listener, &held))
+    }
+
     /// Returns those that a connection to an address could reach.
     fn reached_at(&self, to: SocketAddr) -> Vec<Listener> {
         let is_reached = |listener: &&Listener| {

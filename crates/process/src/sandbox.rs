@@ -212,6 +212,8 @@ impl Sandbox {
         Some(Gate::new(Policy {
             roots,
             protected: self.places.protected.clone(),
+            configuration: demand.configuration.clone(),
+            directory: demand.directory.clone(),
             opened: demand.opened.clone(),
             hidden: hidden.to_vec(),
             socket_folders,

@@ -90,7 +90,7 @@ use self::workspaces::AtRunTime;
 use crate::grpc::{self, Closing, ServeError, Services, Shared, Watches, Workspaces as _};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
-pub use toolgate_store::local::{AuditFile, Claim, output_folder, workspace_folder};
+pub use toolgate_store::local::{AuditFile, Claim, ClaimError, output_folder, workspace_folder};
 
 /// How long an exit that waits for nothing waits for programs to be killed.
 const EMERGENCY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -178,9 +178,6 @@ impl App {
         };
         let opened = store::open(config, instance.clone(), gateways.as_ref(), &telemetry.metrics).await?;
         let store = opened.store;
-        if opened.has_audit {
-            log_head(&*store, "audit resumed").await;
-        }
 
         let variables: BTreeMap<OsString, OsString> = environment
             .vars()
@@ -392,14 +389,20 @@ impl App {
             parts.engine.clone(),
             self.environment,
             self.rules,
+            self.network.clone(),
             stop_servers.clone(),
         ));
         #[cfg(feature = "javascript")]
-        servers.spawn(plugin_events::tell(
-            parts.store.clone(),
-            parts.extensions.clone(),
-            stop_servers.clone(),
-        ));
+        if parts.gateways.is_some() {
+            // They keep the journal.
+            parts.extensions.never_tell();
+        } else {
+            servers.spawn(plugin_events::tell(
+                parts.store.clone(),
+                parts.extensions.clone(),
+                stop_servers.clone(),
+            ));
+        }
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let watch = Arc::new(telemetry::Watch {
             engine: parts.engine.clone(),
@@ -465,6 +468,14 @@ impl Emergency {
 }
 
 impl Running {
+    /// Notes in the log where the audit goes on. To be called once it has been said where the service listens, which is what people
+    /// look for first.
+    pub async fn note_audit(&self) {
+        if self.parts.has_audit {
+            log_head(&*self.parts.store, "audit resumed").await;
+        }
+    }
+
     /// Returns what ends the programs while [`Self::drain`] is under way.
     pub fn emergency(&self) -> Emergency {
         Emergency {

@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub free_bytes: Option<u64>,
     /// Portions of what was to be told that cannot be read; none where nothing is told by a database.
     pub untold: Option<u64>,
+    /// Workspaces whose configuration as it is now is not in force; none where there are no workspaces.
+    pub configuration_problems: Option<u64>,
     /// Whether new calls are refused.
     pub draining: bool,
 }
@@ -473,6 +475,12 @@ fn observe_snapshot(meter: &Meter, now: &Arc<Mutex<Snapshot>>) {
         "",
         |now| now.untold,
     );
+    gauge(
+        "toolgate.configuration.problems",
+        "Workspaces whose configuration as it is now is not in force",
+        "",
+        |now| now.configuration_problems,
+    );
     gauge("toolgate.draining", "1 while the service stops", "", |now| {
         Some(u64::from(now.draining))
     });
@@ -510,6 +518,7 @@ mod tests {
             prompts_unseen: 2,
             free_bytes: Some(6),
             untold: Some(8),
+            configuration_problems: Some(9),
             draining: true,
         });
         let text = text(&metrics);
@@ -531,6 +540,7 @@ mod tests {
             "toolgate_store_write_seconds_bucket{le=\"0.0001\"} 1",
             "toolgate_spool_free_bytes 6",
             "toolgate_untold 8",
+            "toolgate_configuration_problems 9",
             "toolgate_draining 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");

@@ -235,6 +235,14 @@ impl Catalog {
         self.invalid.is_called(name) || others.any(|(_, part)| part.entries.iter().any(|entry| entry.is_called(name)))
     }
 
+    /// Returns the names of the tools that are not built in.
+    pub fn added(&self) -> Vec<String> {
+        let state = self.state();
+        let added = state.parts.iter().filter(|((kind, _), _)| *kind != Source::Builtin);
+        let entries = added.flat_map(|(_, part)| &part.entries);
+        entries.map(|entry| entry.tool.name().to_owned()).collect()
+    }
+
     /// Replaces what a source offers. Returns what is wrong with those tools that cannot be offered, which are left out.
     pub fn offer(&self, source: Source, name: &str, contribution: Contribution) -> Vec<SchemaError> {
         let (part, problems) = Part::new(source, contribution, SourceState::Ready, String::new());

@@ -5,6 +5,9 @@
 use toolgate_fs::{ResolvedPath, guarded};
 use toolgate_model::{Ask, AskPart};
 
+/// Why a file counts that has no name by which it is known.
+const CONFIGURES: &str = "the rules of the workspace are read from there";
+
 /// Returns the part of a request that a change of a file makes, if programs obey the file.
 pub fn guarded_part(path: &ResolvedPath, old: &[u8], new: &[u8]) -> Option<AskPart> {
     part(path, |name| guarded::reason_to_change(name, old, new))
@@ -17,7 +20,8 @@ pub fn guarded_file(path: &ResolvedPath) -> Option<AskPart> {
 
 fn part(path: &ResolvedPath, reason: impl Fn(&str) -> Option<&'static str>) -> Option<AskPart> {
     let names = [path.relative(), path.real_relative()];
-    let reason = names.into_iter().find_map(reason)?;
+    let configures = path.configures().then_some(CONFIGURES);
+    let reason = names.into_iter().find_map(reason).or(configures)?;
     Some(AskPart {
         text: format!("{} ({reason})", path.relative()),
         patterns: path.patterns(),

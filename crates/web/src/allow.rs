@@ -113,6 +113,12 @@ pub(super) fn host_of(url: &Url) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
+/// Says whether a URL is of the loopback of this machine, by its text: what is sent there goes over no network.
+pub fn is_loopback(url: &Url) -> bool {
+    let host = host_of(url).unwrap_or_default();
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// All that is allowed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allow(Vec<Allowed>);

@@ -42,7 +42,7 @@ use tokio::time::timeout_at;
 
 pub use reqwest::{Method, Url, header};
 
-pub use self::allow::Allowed;
+pub use self::allow::{Allowed, is_loopback};
 pub use self::exchange::{Reply, Request, RequestError};
 pub use self::proxy::Proxy;
 pub use self::server::Server;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_client::{BoxError, Client, Decision, PermissionPrompt, Prompt, QuestionPrompt};
 use toolgate_contract::{CallState, ListCallsRequest, PromptReplyResult, ReplyResult};
 
+use super::lines::Id;
 use super::sessions::{Bound, Sessions};
 use super::shown::{Card, End, Version, decision, label};
 use crate::cli::connection;
@@ -97,7 +98,7 @@ impl Desk {
     }
 
     /// Says whether the answer to a request is waited for.
-    pub(super) fn waits_for(&self, id: &Value) -> bool {
+    pub(super) fn waits_for(&self, id: &Id) -> bool {
         self.state().sessions.waits_for(id)
     }
 
@@ -106,15 +107,15 @@ impl Desk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says whether an answer is to a request of our own.
-    pub(super) fn is_own(id: &Value) -> bool {
-        id.as_str().is_some_and(|id| id.starts_with(OWN))
-    }
-
-    /// Takes the answer to one; too late, it is for nobody.
-    pub(super) fn answered(&self, id: &Value, message: &Value) {
-        let waiting = id.as_str().and_then(|id| self.state().answers.remove(id));
-        let Some(waiting) = waiting else { return };
+    /// Takes an answer of the editor if it is to a request of our own; too late, it is for nobody.
+    pub(super) fn answered(&self, id: &Id, line: &[u8]) -> bool {
+        let Some(id) = id.text().filter(|id| id.starts_with(OWN)) else {
+            return false;
+        };
+        let waiting = self.state().answers.remove(&id);
+        let Some(waiting) = waiting else { return true };
+        // What cannot be read says nothing, which is said.
+        let message: Value = serde_json::from_slice(line).unwrap_or_default();
         let outcome = &message["result"]["outcome"];
         let answer = match (outcome["outcome"].as_str(), outcome["optionId"].as_str()) {
             (Some("selected"), Some(option)) => Answer::Chosen(option.to_owned()),
@@ -126,6 +127,7 @@ impl Desk {
         };
         // Taken back meanwhile, it is for nobody, too.
         let _ = waiting.send(answer);
+        true
     }
 
     /// Attends to the sessions for as long as it is polled.

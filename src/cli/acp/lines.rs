@@ -1,30 +1,39 @@
 //! The messages of the protocol, one on a line.
 //!
-//! *Invariant:* a line is handed on as it came, and no longer one is kept than [`MAX_LINE`].
+//! *Invariant:* a line is handed on as it came, in parts if it is longer than [`MAX_LINE`].
 
 use std::io;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The longest message: one may carry pictures.
+/// The longest message that is looked at: one may carry pictures.
 pub(super) const MAX_LINE: usize = 64 * 1024 * 1024;
 
 /// Reads lines.
 pub(super) struct Lines<R> {
     reader: BufReader<R>,
     longest: usize,
+    /// Whether the last one was longer, and its end is still to come.
+    is_within: bool,
+    /// Whether the rest of it is not wanted.
+    is_skipping: bool,
 }
 
-/// What came on a line.
+/// What came.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// All of it, without its end.
+    /// A line without its end.
     Whole(Vec<u8>),
-    /// So many bytes, which are gone.
-    TooLong(usize),
+    /// A part of one that is too long to be kept as a whole.
+    Part {
+        bytes: Vec<u8>,
+        is_first: bool,
+        is_last: bool,
+    },
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
@@ -32,41 +41,84 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self {
             reader: BufReader::with_capacity(64 * 1024, reader),
             longest: MAX_LINE,
+            is_within: false,
+            is_skipping: false,
         }
     }
 
-    /// Returns the next line that is not empty; none at the end.
+    /// Passes over the rest of the line of which a part was returned.
+    pub(super) fn skip(&mut self) {
+        self.is_skipping = self.is_within;
+    }
+
+    /// Returns the next line that is not empty, or a part of one; none at the end.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
-            match next_line(&mut self.reader, self.longest).await? {
-                Some(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
-                line => return Ok(line),
+            let is_first = !self.is_within;
+            let mut bytes = Vec::new();
+            let mut ending = None;
+            while ending.is_none() && (bytes.is_empty() || (is_first && bytes.len() <= self.longest)) {
+                ending = take(&mut self.reader, &mut bytes).await?;
+            }
+            self.is_within = ending.is_none();
+            if self.is_skipping {
+                self.is_skipping = self.is_within;
+                continue;
+            }
+            if !is_first || self.is_within {
+                let is_last = !self.is_within;
+                return Ok(Some(Line::Part {
+                    bytes,
+                    is_first,
+                    is_last,
+                }));
+            }
+            match (bytes.trim_ascii().is_empty(), ending) {
+                (false, _) => return Ok(Some(Line::Whole(bytes))),
+                (true, Some(Ending::Input)) => return Ok(None),
+                (true, _) => {}
             }
         }
     }
 }
 
-async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), longest: usize) -> io::Result<Option<Line>> {
-    let (mut line, mut length) = (Vec::new(), 0);
-    loop {
-        let read = reader.fill_buf().await?;
-        let end = read.iter().position(|byte| *byte == b'\n');
-        let part = &read[..end.unwrap_or(read.len())];
-        length += part.len();
-        if length <= longest {
-            line.extend_from_slice(part);
-        } else {
-            line = Vec::new();
-        }
-        let (is_end, taken) = (read.is_empty(), end.map_or(read.len(), |end| end + 1));
-        reader.consume(taken);
-        if end.is_some() || is_end {
-            return Ok(match (length > longest, is_end && length == 0) {
-                (_, true) => None,
-                (true, false) => Some(Line::TooLong(length)),
-                (false, false) => Some(Line::Whole(line)),
-            });
-        }
+/// What a line ends with.
+enum Ending {
+    LineFeed,
+    Input,
+}
+
+/// Takes more of a line. Returns its end, if that came.
+async fn take(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> io::Result<Option<Ending>> {
+    let read = reader.fill_buf().await?;
+    if read.is_empty() {
+        return Ok(Some(Ending::Input));
+    }
+    let end = read.iter().position(|byte| *byte == b'\n');
+    line.extend_from_slice(&read[..end.unwrap_or(read.len())]);
+    let taken = end.map_or(read.len(), |end| end + 1);
+    reader.consume(taken);
+    Ok(end.map(|_| Ending::LineFeed))
+}
+
+/// Says whether a line may be a message, by how it begins.
+pub(super) fn may_be_message(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// The id of a request, as it is told apart from others: a text may be written in several ways, all else is compared as written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Id(String);
+
+impl Id {
+    fn new(raw: &RawValue) -> Self {
+        let text = serde_json::from_str::<String>(raw.get());
+        Self(text.map_or_else(|_| raw.get().to_owned(), |text| Value::String(text).to_string()))
+    }
+
+    /// Returns the id if it is a text.
+    pub(super) fn text(&self) -> Option<String> {
+        serde_json::from_str(&self.0).ok()
     }
 }
 
@@ -74,19 +126,19 @@ async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), longest: usize) -> 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// A request, by its id and method.
-    Request(Value, String),
+    Request(Id, String),
     /// What nobody answers, by its method.
     Notification(String),
     /// The answer to the request of this id.
-    Answer(Value),
+    Answer(Id),
     /// JSON, and none of these.
     Other,
 }
 
 #[derive(Deserialize)]
-struct Envelope {
-    #[serde(default)]
-    id: Option<Value>,
+struct Envelope<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
     #[serde(default)]
     method: Option<String>,
 }
@@ -97,7 +149,7 @@ pub(super) fn read(line: &[u8]) -> Option<Message> {
     if line.trim_ascii_start().first() == Some(&b'{')
         && let Ok(Envelope { id, method }) = serde_json::from_slice(line)
     {
-        return Some(match (id, method) {
+        return Some(match (id.map(Id::new), method) {
             (Some(id), Some(method)) => Message::Request(id, method),
             (None, Some(method)) => Message::Notification(method),
             (Some(id), None) => Message::Answer(id),
@@ -109,29 +161,53 @@ pub(super) fn read(line: &[u8]) -> Option<Message> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[tokio::test]
-    async fn long_lines_are_passed_over() {
-        let text = b"one\n\n  \nmuch too long\nfour\nlast" as &[u8];
-        let mut lines = Lines {
-            reader: BufReader::with_capacity(3, text),
-            longest: 8,
+    async fn long_lines_come_in_parts() {
+        let check = async |text: &str, expected: &[&str]| {
+            let mut lines = Lines {
+                reader: BufReader::with_capacity(3, text.as_bytes()),
+                longest: 8,
+                is_within: false,
+                is_skipping: false,
+            };
+            let (mut read, mut is_within) = (Vec::new(), false);
+            while let Some(line) = lines.next().await.unwrap() {
+                let (bytes, mark) = match line {
+                    Line::Whole(bytes) => (bytes, ""),
+                    Line::Part {
+                        bytes,
+                        is_first,
+                        is_last,
+                    } => {
+                        assert_eq!(is_first, !is_within, "{text}");
+                        is_within = !is_last;
+                        if bytes.starts_with(b"skip") {
+                            lines.skip();
+                            is_within = false;
+                        }
+                        (bytes, if is_last { "$" } else { "+" })
+                    }
+                };
+                read.push(String::from_utf8(bytes).unwrap() + mark);
+            }
+            assert_eq!(read, expected, "{text}");
         };
-        let mut read = Vec::new();
-        while let Some(line) = lines.next().await.unwrap() {
-            read.push(line);
-        }
-        let whole = |text: &str| Line::Whole(text.as_bytes().to_vec());
-        assert_eq!(read, [whole("one"), Line::TooLong(13), whole("four"), whole("last")]);
+        check("one\n\n  \nfour\nlast", &["one", "four", "last"]).await;
+        check("much too long\nfour\n", &["much too +", "lon+", "g$", "four"]).await;
+        check("12345678\n123456789\nx", &["12345678", "123456789+", "$", "x"]).await;
+        check("much too long", &["much too +", "lon+", "g+", "$"]).await;
+        check("", &[]).await;
+        check("skip this line\nfour", &["skip this+", "four"]).await;
+        check("skip this line", &["skip this+"]).await;
     }
 
     #[test]
     fn messages_are_told_apart() {
         let check = |line: &str, expected: Option<Message>| assert_eq!(read(line.as_bytes()), expected, "{line}");
-        let request = Message::Request(json!(1), "a/b".to_owned());
+        let id = |text: &str| Id(text.to_owned());
+        let request = Message::Request(id("1"), "a/b".to_owned());
         check(
             r#"  {"jsonrpc": "2.0", "id": 1, "method": "a/b", "params": {"id": 2}}"#,
             Some(request),
@@ -141,11 +217,17 @@ mod tests {
             r#"{"id": null, "method": "a"}"#,
             Some(Message::Notification("a".to_owned())),
         );
-        check(r#"{"id": "x", "result": null}"#, Some(Message::Answer(json!("x"))));
+        check(r#"{"id": "x", "result": null}"#, Some(Message::Answer(id(r#""x""#))));
         check(
-            r#"{"id": "x", "error": {"code": 1}}"#,
-            Some(Message::Answer(json!("x"))),
+            r#"{"id": "\u0078", "error": {"code": 1e999}}"#,
+            Some(Message::Answer(id(r#""x""#))),
         );
+        // Told apart, though they are one number to who computes with them.
+        for large in ["12345678901234567890123", "12345678901234567890124", "1e999"] {
+            check(&format!(r#"{{"id": {large}}}"#), Some(Message::Answer(id(large))));
+        }
+        let deep = format!(r#"{{"id": 1, "result": {}{}}}"#, "[".repeat(1000), "]".repeat(1000));
+        check(&deep, Some(Message::Answer(id("1"))));
         check(r#"{"method": 7}"#, Some(Message::Other));
         check(r#"[1, "a"]"#, Some(Message::Other));
         check("{}", Some(Message::Other));

@@ -77,9 +77,15 @@ impl LoginArgs {
                 return Ok(Exit::Completed);
             }
         };
+        let scopes = visit.scopes();
+        let asked = match scopes.is_empty() {
+            true => "the login asks for no particular scope".to_owned(),
+            false => format!("the login asks for these scopes: {}", visible(&scopes.join(" "))),
+        };
+        terminal.inform(&asked);
         terminal.inform(&format!("to log in at {}, visit this page:", visible(place.url())));
         if terminal.json {
-            terminal.record(&json!({"visit": visit.address()}))?;
+            terminal.record(&json!({"visit": visit.address(), "scopes": scopes}))?;
         } else {
             terminal.line(&visible(visit.address()))?;
         }

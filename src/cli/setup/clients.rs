@@ -112,6 +112,19 @@ impl Client {
         }
     }
 
+    /// Returns the name of its program.
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Cursor => "cursor",
+            Self::Vscode => "code",
+            Self::Zed => "zed",
+            Self::Gemini => "gemini",
+        }
+    }
+
     /// Returns the form of its file.
     pub(super) fn format(self) -> Format {
         match self {

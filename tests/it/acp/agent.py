@@ -1,7 +1,7 @@
 """An agent of the Agent Client Protocol whose model is the user: a prompt is the tool call to make, as JSON.
 
 It starts the MCP servers of a session and has no tools of its own. It does not cancel calls of theirs. `deaf` as an argument
-makes it one that ends neither with its input nor at the polite signal.
+makes it one that ends neither with its input nor at the polite signal. What it does for methods that begin with `x/` is below.
 """
 
 import json
@@ -72,6 +72,7 @@ def main():
     if deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     version = 1
+    opened = None
     for line in sys.stdin:
         message = json.loads(line)
         method = message.get("method")
@@ -86,6 +87,7 @@ def main():
             session = message["params"].get("sessionId", f"session {len(sessions) + 1}")
             (entry,) = message["params"]["mcpServers"]
             assert entry.get("type") == (None if version == 1 else "stdio"), entry
+            opened = line
             sessions[session] = Server(entry)
             say({"id": message["id"], "result": {"sessionId": session}})
         elif method == "session/prompt":
@@ -93,8 +95,35 @@ def main():
         elif method == "x/echo":
             say({"id": message["id"], "result": line})
         elif method == "x/babble":
-            print("Listening on port 8080", flush=True)
+            print("Listening on port 8080\n" * message["params"].get("times", 1), end="", flush=True)
             say({"id": message["id"], "result": os.getpid()})
+        elif method == "x/opened":
+            # The request for the last session, as it came.
+            say({"id": message["id"], "result": opened})
+        elif method == "x/length":
+            say({"id": message["id"], "result": len(line)})
+        elif method == "x/long":
+            say({"id": message["id"], "result": "x" * message["params"]})
+        elif method == "x/many":
+            for number in range(message["params"]):
+                say({"method": "x/one", "params": [number, "x" * 10_000]})
+            say({"id": message["id"], "result": None})
+        elif method == "x/stall":
+            # It reads no more, and goes on with what it does.
+            say({"id": message["id"], "result": os.getpid()})
+            while True:
+                signal.pause()
+        elif method == "x/close":
+            say({"id": message["id"], "result": os.getpid()})
+            os.close(0)
+            while True:
+                signal.pause()
+        elif method == "x/leave":
+            # What it has started ends when it is told to, and not at once.
+            left = "trap 'sleep 1; echo done >\"$0\"; exit' TERM; echo; while :; do sleep 0.1; done"
+            program = subprocess.Popen(["sh", "-c", left, message["params"]], stdout=subprocess.PIPE)
+            program.stdout.readline()
+            sys.exit(3)
         elif method == "x/exit":
             sys.exit(message["params"])
     while deaf:

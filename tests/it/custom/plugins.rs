@@ -59,6 +59,15 @@ export default async ({ client, directory }) => ({
 })
 "#;
 
+/// A plugin that holds back more than the files do.
+const TIGHTENS: &str = r#"export default async () => ({
+  config: async (config) => {
+    config.permission = { ...config.permission, edit: { "*.key": "deny" }, bash: { "*": "ask" } }
+    config.agent = { ...config.agent, plan: { permission: { bash: { make: "deny" } } } }
+  },
+})
+"#;
+
 async fn agents(server: &Server) -> Vec<AgentInfo> {
     let info = server.info().get_server_info(GetServerInfoRequest::default()).await;
     info.unwrap().into_inner().workspaces.remove(0).agents
@@ -162,6 +171,64 @@ fn what_a_plugin_leaves_of_the_configuration_counts_and_loosens_nothing() {
             .await;
             assert!(tools_of(&server, "build").await.iter().any(|tool| tool.name == "glob"));
         }
+    });
+}
+
+#[test]
+fn what_a_plugin_holds_back_stays_so_when_files_change() {
+    test(async {
+        let setup = trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime("node-22"));
+        let mut server = Server::with(setup).await;
+        project(&server, &[(".opencode/plugin/tightens.js", TIGHTENS)]);
+        server.kill9().await;
+        server.restart().await;
+        let rules = server.work().join("opencode.json");
+        let command = async |agent: &str| {
+            let input = json!({"command": "make", "description": "d"});
+            verdict(&server, agent, "bash", input).await
+        };
+        let edit = async || {
+            let input = json!({"filePath": "x.key", "content": "x"});
+            verdict(&server, "build", "write", input).await
+        };
+        let holds = async || {
+            edit().await == PermissionAction::Deny
+                && command("build").await != PermissionAction::Allow
+                && command("plan").await == PermissionAction::Deny
+        };
+        assert!(holds().await);
+        let told = async |part: &str| warnings(&server).await.iter().any(|text| text.contains(part));
+        for (text, part) in [
+            (
+                r#"{"permission": "allow", "agent": {"plan": {"permission": {"bash": "allow"}}}, "first": 1}"#,
+                "\"first\"",
+            ),
+            ("{", "stay in force"),
+            (
+                r#"{"permission": {"edit": "allow", "bash": {"*": "allow"}}, "second": 1}"#,
+                "\"second\"",
+            ),
+        ] {
+            write(&rules, text);
+            eventually("the file was looked at", async || {
+                assert!(holds().await, "{text}");
+                told(part).await
+            })
+            .await;
+        }
+        fs::remove_file(&rules).unwrap();
+        eventually("the file is gone", async || {
+            assert!(holds().await);
+            told("is gone").await
+        })
+        .await;
+        // What files hold back counts beside it.
+        write(&rules, r#"{"permission": {"bash": {"make": "deny"}}}"#);
+        eventually("commands are denied", async || {
+            assert!(holds().await);
+            command("build").await == PermissionAction::Deny
+        })
+        .await;
     });
 }
 

@@ -7,6 +7,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tonic::transport::Channel;
@@ -17,6 +18,7 @@ use toolgate_contract::*;
 
 use super::registered::{Door, assert_calm};
 use super::setup::*;
+use crate::auth::Issuer;
 use crate::mcp_server::{Client, Form, Person, call, http, text};
 use crate::support::{completed, eventually, everybody, is_output, next_such, test};
 
@@ -96,6 +98,65 @@ fn mcp_clients_work_where_their_workspace_is() {
             assert_eq!(context.client_kind, "mcp");
             client.cancel().await.unwrap();
         }
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn a_gateway_says_where_its_clients_get_tokens() {
+    test(async {
+        let (issuer, keys) = (Issuer::new("one"), TempDir::new().unwrap());
+        let file = keys.path().join("keys.json");
+        put(&file, &json!({"keys": [issuer.jwk()]}).to_string());
+        let settings = format!(
+            "auth.jwt.jwks_file = {:?}\nauth.jwt.issuer = \"https://issuer\"\nauth.jwt.audience = \"toolgate\"\n\
+             auth.jwt.workspace_claim = \"workspaces\"",
+            file.display().to_string()
+        );
+        let fleet = Fleet::with(&settings).await;
+        let base = format!("http://{}", fleet.gateway.address);
+        // It is the gateway that refuses, and it names itself: a client never learns of the workers.
+        for (token, query) in [
+            ("no-token", ""),
+            ("no-token", "?workspace=wb"),
+            (issuer.sign(json!({"aud": "x"})), ""),
+        ] {
+            let refused = post(&fleet, token, query, "", initialize()).await;
+            assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+            let challenge = refused.headers()["www-authenticate"].to_str().unwrap();
+            let metadata = format!("resource_metadata=\"{base}/.well-known/oauth-protected-resource/mcp\"");
+            assert!(challenge.contains(&metadata), "{challenge}");
+        }
+        let read = async |path: &str, forwarded: &str| {
+            let request = http().get(format!("{base}/.well-known/oauth-protected-resource{path}"));
+            let read = request.header("x-forwarded-proto", forwarded).send().await.unwrap();
+            assert_eq!(read.status(), StatusCode::OK);
+            serde_json::from_str::<Value>(&read.text().await.unwrap()).unwrap()
+        };
+        for path in ["", "/mcp"] {
+            let about = read(path, "http").await;
+            assert_eq!(about["resource"], format!("{base}{path}"), "{about}");
+            assert_eq!(about["authorization_servers"], json!(["https://issuer"]), "{about}");
+        }
+        // What ends TLS in front of it says so.
+        let about = read("/mcp", "https").await;
+        assert_eq!(about["resource"], format!("https://{}/mcp", fleet.gateway.address));
+        // With such a token the client works where its workspace is.
+        let token = issuer.sign(json!({"workspaces": ["wb"], "scope": "calls.execute calls.read"}));
+        let client = connect(&fleet, Person::new(Form::None), token, "").await;
+        let result = call(&client, "bash", run("pwd")).await;
+        assert_eq!(text(&result).trim(), fleet.path("b/own").display().to_string());
+        client.cancel().await.unwrap();
+        let elsewhere = post(&fleet, token, "?workspace=wa", "", initialize()).await;
+        assert_eq!(elsewhere.status(), StatusCode::NOT_FOUND);
+
+        // Without signed tokens nobody issues any.
+        let fleet = Fleet::start().await;
+        let none = format!(
+            "http://{}/.well-known/oauth-protected-resource/mcp",
+            fleet.gateway.address
+        );
+        assert_eq!(http().get(none).send().await.unwrap().status(), StatusCode::NOT_FOUND);
         fleet.assert_calm();
     });
 }

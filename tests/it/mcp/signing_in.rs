@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use reqwest::Url;
@@ -22,6 +22,8 @@ struct Guarded {
     scope: Arc<Mutex<String>>,
     /// Whether clients may register.
     is_closed: bool,
+    /// What the guard says of itself in the place of what is true.
+    lies: Arc<Mutex<serde_json::Map<String, Value>>>,
 }
 
 impl Guarded {
@@ -45,6 +47,9 @@ impl Guarded {
                 });
                 if !self.is_closed {
                     about["registration_endpoint"] = json!(format!("{base}/register"));
+                }
+                for (key, lie) in self.lies.lock().unwrap().iter() {
+                    about[key] = lie.clone();
                 }
                 Reply::json(&about)
             }
@@ -155,7 +160,9 @@ impl LoggingIn {
 }
 
 fn own_file(server: &Server) -> PathBuf {
-    server.folder().join("home/.local/share/toolgate/mcp-logins.json")
+    server
+        .folder()
+        .join("home/.local/share/toolgate/mcp-logins/logins.json")
 }
 
 fn kept(server: &Server) -> Value {
@@ -190,10 +197,12 @@ fn a_person_logs_in_while_the_service_runs() {
         assert!(forged.contains("404"), "{forged}");
         let told = login.agree().await;
         assert!(told.contains("logged in at s, which has 1 tool"), "{told}");
+        assert!(told.contains("asks for these scopes: basic\n"), "{told}");
         assert!(!told.contains("token-1") && !told.contains("code-1"), "{told}");
         ready(&server, "s").await;
-        let mode = fs::metadata(own_file(&server)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let file = own_file(&server);
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
         let entry = &kept(&server)[format!("s {url}")];
         assert_eq!(entry["tokens"]["accessToken"], "token-1");
         assert_eq!(entry["issuer"], web.url(""));
@@ -260,6 +269,48 @@ fn a_login_that_cannot_be_had_says_why() {
         assert_eq!(code, Some(1), "{told}");
         assert!(told.contains("access_denied"), "{told}");
         assert!(!own_file(&server).exists());
+    });
+}
+
+#[test]
+fn nobody_is_sent_to_where_a_login_could_be_read() {
+    test(async {
+        // What is on this machine, but not where the server is, is as far away as any place without TLS.
+        let thief = Web::at("127.0.0.2:0", |_| Reply::json(&json!({"client_id": "client-1"}))).await;
+        let guarded = Guarded::default();
+        let web = guarded.start().await;
+        let server = service(&[("s", json!({"type": "remote", "url": web.url("/mcp")}))]).await;
+        for key in ["authorization_endpoint", "registration_endpoint"] {
+            let lie = [(key.to_owned(), json!(thief.url("/taken")))];
+            *guarded.lies.lock().unwrap() = lie.into_iter().collect();
+            let (code, out, told) = server.cli(&["mcp", "login", "s"]).await;
+            assert_eq!((code, out.as_str()), (1, ""), "{key}: {told}");
+        }
+        let lie = [("token_endpoint".to_owned(), json!(thief.url("/taken")))];
+        *guarded.lies.lock().unwrap() = lie.into_iter().collect();
+        let login = LoggingIn::start(&server, "s").await;
+        let state = login.asked("state");
+        login.come_back(&[("code", "code-1"), ("state", &state)]).await;
+        let (code, told) = login.ended().await;
+        assert_eq!(code, Some(1), "{told}");
+        assert!(thief.seen("/taken").is_empty());
+        assert!(!own_file(&server).exists());
+    });
+}
+
+#[test]
+fn no_more_is_asked_for_than_a_person_can_read() {
+    test(async {
+        let guarded = Guarded::default();
+        let web = guarded.start().await;
+        let many: Vec<String> = (0..1000).map(|at| format!("scope-{at}")).collect();
+        let entry = json!({"type": "remote", "url": web.url("/mcp"), "oauth": {"scope": many.join(" ")}});
+        let server = service(&[("s", entry)]).await;
+        let login = LoggingIn::start(&server, "s").await;
+        let asked = login.asked("scope");
+        assert_eq!(asked.split(' ').count(), 128);
+        let told = login.agree().await;
+        assert!(told.contains(&format!("asks for these scopes: {asked}\n")), "{told}");
     });
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-    Implementation, ProgressNotificationParam, ProtocolVersion,
+    Implementation, ProgressNotificationParam, ProtocolVersion, ResourceUpdatedNotificationParam,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -55,6 +55,7 @@ pub(crate) struct Log {
     notes: Mutex<Vec<String>>,
     withdrawn: Mutex<usize>,
     list_changes: Mutex<usize>,
+    updates: Mutex<Vec<String>>,
 }
 
 impl Log {
@@ -68,6 +69,11 @@ impl Log {
 
     pub(crate) fn withdrawn(&self) -> usize {
         *self.withdrawn.lock().unwrap()
+    }
+
+    /// The resources that it was told to look at again.
+    pub(crate) fn updates(&self) -> Vec<String> {
+        self.updates.lock().unwrap().clone()
     }
 
     pub(crate) fn list_changes(&self) -> usize {
@@ -153,6 +159,10 @@ impl ClientHandler for Person {
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         self.log.notes.lock().unwrap().extend(params.message);
+    }
+
+    async fn on_resource_updated(&self, params: ResourceUpdatedNotificationParam, _: NotificationContext<RoleClient>) {
+        self.log.updates.lock().unwrap().push(params.uri);
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -1,11 +1,11 @@
 //! The page about the command line is what the program prints of itself.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::compare;
 
-/// Where the help of every command repeats the options that all have.
-const COMMON: &str = "\nOptions of every command:\n";
+/// Where the help of a command repeats the options that all have, or all that talk to a server.
+const COMMON: [&str; 2] = ["Options of every command:", "The server:"];
 
 const HEAD: &str = "\
 # Command line
@@ -22,37 +22,45 @@ fn help(words: &[&str]) -> String {
         .arg("--help")
         .env_clear()
         .env("HOME", "/nowhere")
+        // As wide as help ever is, whatever the terminal of the tests is.
+        .env("COLUMNS", "100")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
         .output()
         .unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands that a help names.
+/// The commands that a help names: those of the program are in groups.
 fn commands(help: &str) -> Vec<&str> {
-    let list = help.split_once("\nCommands:\n").map_or("", |(_, list)| list);
-    let lines = list.lines().take_while(|line| !line.is_empty());
+    let before_options = help.split("\nOptions").next().unwrap_or_default();
+    let list = match before_options.split_once("\nCommands:\n") {
+        Some((_, list)) => list,
+        None if help.contains("\nUsage: toolgate [OPTIONS] <COMMAND>\n") => {
+            before_options.split_once("<COMMAND>").unwrap().1
+        }
+        None => "",
+    };
+    // What is indented further goes on from the line above.
+    let lines = list.lines().filter_map(|line| line.strip_prefix("  "));
     lines
+        .filter(|line| !line.starts_with(' '))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .collect()
 }
 
-/// Takes the options of every command out of a help, up to the next part that begins at the margin.
+/// Takes the options that are told once out of a help.
 fn without_common(help: &str) -> String {
-    let Some((before, common)) = help.split_once(COMMON) else {
-        return help.to_owned();
-    };
-    let after = common.find("\n\n").and_then(|_| {
-        let lines = common
-            .lines()
-            .position(|line| !line.is_empty() && !line.starts_with(' '))?;
-        Some(common.lines().skip(lines).collect::<Vec<_>>().join("\n"))
+    let mut is_common = false;
+    let lines = help.lines().filter(|line| {
+        if !line.is_empty() && !line.starts_with(' ') {
+            is_common = COMMON.contains(line);
+        }
+        !is_common
     });
-    match after {
-        Some(after) => format!("{before}\n{after}"),
-        None => before.to_owned(),
-    }
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Adds a command, and those below it.

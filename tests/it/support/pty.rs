@@ -23,7 +23,7 @@ pub(crate) struct Pty {
     child: Child,
     keyboard: File,
     /// Everything that was shown so far.
-    screen: Arc<Mutex<String>>,
+    screen: Arc<Mutex<Vec<u8>>>,
     /// How much of it was waited for.
     read: usize,
 }
@@ -36,9 +36,15 @@ impl Pty {
         Self::of(command)
     }
 
-    /// Starts a command.
-    pub(crate) fn of(mut command: Command) -> Self {
+    /// Starts a command at a terminal that does not say how large it is.
+    pub(crate) fn of(command: Command) -> Self {
+        Self::sized(command, 0, 0)
+    }
+
+    /// Starts a command at a terminal of this size.
+    pub(crate) fn sized(mut command: Command, columns: u16, rows: u16) -> Self {
         let (keyboard, terminal) = open();
+        resize(&keyboard, columns, rows);
         command
             .env("TERM", "xterm")
             .stdin(Stdio::from(terminal.try_clone().unwrap()))
@@ -56,13 +62,13 @@ impl Pty {
         let child = command.spawn().unwrap();
         // This process must not keep the terminal open, or its end would never be seen.
         drop(command);
-        let screen = Arc::<Mutex<String>>::default();
+        let screen = Arc::<Mutex<Vec<u8>>>::default();
         let (mut shown, copy) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // The end of the program is an error here, not an end.
             while let Ok(size @ 1..) = shown.read(&mut bytes) {
-                copy.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..size]));
+                copy.lock().unwrap().extend_from_slice(&bytes[..size]);
             }
         });
         Self {
@@ -75,13 +81,7 @@ impl Pty {
 
     /// Changes the size of the terminal, of which the program is told.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        let size = Winsize {
-            ws_col: columns,
-            ws_row: rows,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&self.keyboard, size).unwrap();
+        resize(&self.keyboard, columns, rows);
     }
 
     /// Waits for the end of the program and returns its exit code.
@@ -97,7 +97,19 @@ impl Pty {
 
     /// Everything that was shown, without the carriage returns of a terminal.
     pub(crate) fn screen(&self) -> String {
-        self.screen.lock().unwrap().replace('\r', "")
+        self.raw().replace('\r', "")
+    }
+
+    /// Everything that was written, as it was.
+    pub(crate) fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
+    }
+
+    /// What a terminal of this size shows now.
+    pub(crate) fn emulated(&self, columns: u16, rows: u16) -> avt::Terminal {
+        let mut emulator = avt::Terminal::new(columns.into(), rows.into()).unwrap();
+        emulator.feed(&*self.raw());
+        emulator
     }
 
     /// Waits until a text is shown after what was last waited for.
@@ -165,6 +177,16 @@ impl Drop for Pty {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn resize(terminal: &File, columns: u16, rows: u16) {
+    let size = Winsize {
+        ws_col: columns,
+        ws_row: rows,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(terminal, size).unwrap();
 }
 
 /// Makes a terminal: the side of the person, and that of the program.

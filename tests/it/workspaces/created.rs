@@ -510,12 +510,12 @@ fn commands_create_suspend_resume_and_delete() {
         };
         check(&["create", "one", "--template", "web", "--wait"], 0, "created one at").await;
         check(&["create", "one", "--template", "web"], 0, "there already: one").await;
-        check(&["create", "two", "--template", "none"], 5, "there is no template").await;
+        check(&["create", "two", "--template", "none"], 8, "there is no template").await;
         check(&["list"], 0, "others can be created from empty, web").await;
         check(&["suspend", "one"], 0, "suspended one; cancelled 0 calls").await;
         check(&["list"], 0, "suspended").await;
         check(&["resume", "one"], 0, "resumed one; ok").await;
-        check(&["close", "one"], 5, "delete it").await;
+        check(&["close", "one"], 9, "delete it").await;
         check(&["delete", "one"], 0, "deleted one with its files").await;
         assert!(!server.folder().join("made/one").exists());
         server.stop().await;

@@ -6,7 +6,8 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { answer, type Answer } from "../prompts";
 import { shortcuts } from "../shortcuts";
-import { count, pretty, visible } from "../text";
+import { count, visible } from "../text";
+import { Instead } from "./Instead";
 import {
   GrantReach,
   GrantScopeSchema,
@@ -60,48 +61,55 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
     onClick: () => toggle(name),
   });
   return (
-    <section class="answers" aria-label="Answer">
-      <div class="buttons">
-        <button type="button" class="good" aria-keyshortcuts="o" disabled={busy} onClick={act.o}>
-          Allow once <kbd>o</kbd>
-        </button>
-        <button type="button" aria-keyshortcuts="a" disabled={busy} {...opens("always")}>
-          Allow always… <kbd>a</kbd>
-        </button>
-        <button type="button" class="bad" aria-keyshortcuts="r" disabled={busy} onClick={act.r}>
-          Reject <kbd>r</kbd>
-        </button>
-        <button type="button" aria-keyshortcuts="m" disabled={busy} {...opens("message")}>
-          Reject with a message… <kbd>m</kbd>
-        </button>
-        {prompt.editable && (
-          <button type="button" aria-keyshortcuts="e" disabled={busy} {...opens("instead")}>
-            Change the input… <kbd>e</kbd>
-          </button>
-        )}
-      </div>
-      {wrong !== "" && (
-        <p class="bad" role="alert">
-          {visible(wrong)}
-        </p>
-      )}
+    <>
       {form === "always" && <Always request={request} busy={busy} send={send} />}
       {form === "message" && <Message busy={busy} send={send} />}
       {form === "instead" && <Instead input={prompt.inputJson} busy={busy} send={send} />}
       <p class="dim">Rejecting also rejects the other permission prompts that wait in this session.</p>
-    </section>
+      <section class="answers" aria-label="Answer">
+        {wrong !== "" && (
+          <p class="bad" role="alert">
+            {visible(wrong)}
+          </p>
+        )}
+        <div class="buttons">
+          <button type="button" class="good" aria-keyshortcuts="o" disabled={busy} onClick={act.o}>
+            Allow once <kbd>o</kbd>
+          </button>
+          <button type="button" class="bad" aria-keyshortcuts="r" disabled={busy} onClick={act.r}>
+            Reject <kbd>r</kbd>
+          </button>
+          <button type="button" aria-keyshortcuts="a" disabled={busy} {...opens("always")}>
+            Allow always… <kbd>a</kbd>
+          </button>
+          <button type="button" aria-keyshortcuts="m" disabled={busy} {...opens("message")}>
+            Reject with a message… <kbd>m</kbd>
+          </button>
+          {prompt.editable && (
+            <button type="button" aria-keyshortcuts="e" disabled={busy} {...opens("instead")}>
+              Change the input… <kbd>e</kbd>
+            </button>
+          )}
+        </div>
+      </section>
+    </>
   );
 }
 
-interface FormProps {
+/** What every form of an answer gets. */
+export interface FormProps {
   busy: boolean;
   send: (given: Answer) => Promise<void>;
 }
 
-/** Puts the focus into a form when it opens. */
-function useFocus<E extends HTMLElement>(): preact.RefObject<E | null> {
+/** Puts the focus into a form when it opens, and the form into view: what is always in view may lie over it. */
+export function useFocus<E extends HTMLElement>(isWanted = true): preact.RefObject<E | null> {
   const element = useRef<E>(null);
-  useEffect(() => element.current?.focus(), []);
+  useEffect(() => {
+    if (!isWanted) return;
+    element.current?.focus({ preventScroll: true });
+    element.current?.closest("form")?.scrollIntoView({ block: "nearest" });
+  }, []);
   return element;
 }
 
@@ -115,8 +123,8 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
   const [reach, setReach] = useState(GrantReach.RUN);
   const [minutes, setMinutes] = useState("");
   const [uses, setUses] = useState("");
-  const [patterns, setPatterns] = useState<ReadonlySet<string>>(new Set(request.always));
-  const first = useFocus<HTMLSelectElement>();
+  const [patterns, setPatterns] = useState<ReadonlySet<string>>(new Set());
+  const first = useFocus<HTMLInputElement>();
   const toggle = (pattern: string, on: boolean): void => {
     const next = new Set(patterns);
     if (on) next.add(pattern);
@@ -143,14 +151,16 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
           <legend>
             From now on allow <code>{visible(request.permission)}</code> for
           </legend>
-          {request.always.map((pattern) => (
+          {request.always.map((pattern, index) => (
             <label key={pattern} class="check">
               <input
+                ref={index === 0 ? first : undefined}
                 type="checkbox"
                 checked={patterns.has(pattern)}
                 onChange={(event) => toggle(pattern, event.currentTarget.checked)}
               />
               <code>{visible(pattern)}</code>
+              {pattern === "*" && <span class="tag warn">everything</span>}
             </label>
           ))}
         </fieldset>
@@ -158,7 +168,7 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
       <div class="fields">
         <label>
           How far
-          <select ref={first} value={reach} onChange={(event) => setReach(Number(event.currentTarget.value))}>
+          <select value={reach} onChange={(event) => setReach(Number(event.currentTarget.value))}>
             {REACHES.map(([value, text]) => (
               <option key={value} value={value}>
                 {text}
@@ -188,7 +198,11 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
         </label>
       </div>
       <button class="good" disabled={busy || (patterns.size === 0 && request.always.length > 0)}>
-        {request.always.length === 0 ? "Allow this call" : `Allow ${count(patterns.size, "pattern")} always`}
+        {request.always.length === 0
+          ? "Allow this call"
+          : patterns.size === 0
+            ? "Choose what to allow"
+            : `Allow ${count(patterns.size, "pattern")} always`}
       </button>
     </form>
   );
@@ -212,46 +226,4 @@ function Message({ busy, send }: FormProps): JSX.Element {
       </button>
     </form>
   );
-}
-
-function Instead({ input, busy, send }: FormProps & { input: string }): JSX.Element {
-  const [text, setText] = useState(() => pretty(input));
-  const first = useFocus<HTMLTextAreaElement>();
-  const problem = syntax(text);
-  const submit = (event: Event): void => {
-    event.preventDefault();
-    void send({ decision: PromptDecision.INSTEAD, inputJson: text });
-  };
-  return (
-    <form id="form-instead" class="form" onSubmit={submit}>
-      <label>
-        Run this input in the place of the model's
-        <textarea
-          ref={first}
-          class="code"
-          rows={Math.min(20, Math.max(6, text.split("\n").length + 1))}
-          spellcheck={false}
-          value={text}
-          aria-invalid={problem !== ""}
-          aria-describedby="instead-problem"
-          onInput={(event) => setText(event.currentTarget.value)}
-        />
-      </label>
-      <p id="instead-problem" class="bad">
-        {problem}
-      </p>
-      <button class="good" disabled={busy || problem !== ""}>
-        Allow with this input
-      </button>
-    </form>
-  );
-}
-
-function syntax(text: string): string {
-  try {
-    JSON.parse(text);
-    return "";
-  } catch (error) {
-    return `This is no JSON: ${error instanceof Error ? error.message : String(error)}`;
-  }
 }

@@ -2,24 +2,29 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { asked, isLoggedIn, logIn, logOut } from "../api";
+import { effect, signal } from "@preact/signals";
+import { asked, logIn } from "../api";
+import { loaded } from "../calls";
 import { now } from "../clock";
-import { session, sessionRows, workspace } from "../filters";
+import { recentSessions, session, workspace } from "../filters";
 import { connection, retryNow } from "../live";
 import { notice } from "../notices";
-import { approver, setApprover, waiting } from "../prompts";
+import { waiting } from "../prompts";
 import { address, go, place, VIEWS, type View } from "../route";
 import { server } from "../sessions";
-import { enabled, setEnabled, shortcuts } from "../shortcuts";
+import { shortcuts } from "../shortcuts";
 import { short, visible } from "../text";
-import { Calls } from "./Calls";
-import { Prompts } from "./Prompts";
-import { Sessions } from "./Sessions";
-import { Stripes, Timeline } from "./Timeline";
-import { Usage } from "./Usage";
+import { Home } from "./Home";
+import { NameDialog, Settings } from "./Settings";
 
-const NAMES: Record<View, string> = { calls: "Calls", prompts: "Prompts", timeline: "Timeline", sessions: "Sessions" };
-const KEYS: Record<string, View> = { c: "calls", p: "prompts", t: "timeline", s: "sessions" };
+const NAMES: Record<View, string> = {
+  home: "Home",
+  calls: "Calls",
+  prompts: "Prompts",
+  timeline: "Timeline",
+  sessions: "Sessions",
+};
+const KEYS: Record<string, View> = { h: "home", c: "calls", p: "prompts", t: "timeline", s: "sessions" };
 
 /** The page. */
 export function App(): JSX.Element {
@@ -65,22 +70,52 @@ export function App(): JSX.Element {
         <Filters />
         <Connection />
         <button type="button" onClick={() => setHelps(true)} aria-haspopup="dialog">
-          Help <kbd>?</kbd>
+          Settings <kbd>?</kbd>
         </button>
       </header>
       <Offline />
       <Warnings />
       <main id="main" tabIndex={-1}>
-        {view === "calls" && <Calls />}
-        {view === "prompts" && <Prompts />}
-        {view === "timeline" && <Timeline />}
-        {view === "sessions" && <Sessions />}
+        {view === "home" && <Home />}
+        {view !== "home" && <Part view={view} />}
       </main>
-      <div class={`notice ${notice.value.text === "" ? "" : "shown"}`} role="status">
+      <div class="notice" role="status">
         <span key={notice.value.number}>{visible(notice.value.text)}</span>
       </div>
-      {helps && <Help onClose={() => setHelps(false)} />}
-      <Stripes />
+      {helps && <Settings onClose={() => setHelps(false)} />}
+      <NameDialog />
+    </div>
+  );
+}
+
+/** The parts that the first page does not need. They come when that is there, or at once if they are what is looked at. */
+const parts = signal<typeof import("../parts") | undefined>(undefined);
+const missing = signal("");
+let isLoading = false;
+
+effect(() => {
+  if (isLoading || (place.value.view === "home" && !(loaded.value && connection.value.live))) return;
+  isLoading = true;
+  import("../parts").then(
+    (all) => (parts.value = all),
+    () => (missing.value = "The rest of the page could not be loaded."),
+  );
+});
+
+function Part({ view }: { view: Exclude<View, "home"> }): JSX.Element {
+  const all = parts.value;
+  if (all !== undefined) return <all.Part view={view} />;
+  if (missing.value === "") return <p class="blank">Loading…</p>;
+  return (
+    <div class="blank">
+      <p class="bad" role="alert">
+        {missing.value}
+      </p>
+      <p>
+        <button type="button" onClick={() => location.reload()}>
+          Load the page again
+        </button>
+      </p>
     </div>
   );
 }
@@ -99,14 +134,15 @@ function skip(event: Event): void {
 const MOST_SESSIONS = 200;
 
 function Filters(): JSX.Element {
+  const all = parts.value;
   const known = server.value?.workspaces.map((one) => one.name) ?? [];
   // One that was closed is still what the page is limited to.
   const workspaces = workspace.value === "" || known.includes(workspace.value) ? known : [workspace.value, ...known];
-  const sessions = sessionRows.value.slice(0, MOST_SESSIONS).map((one) => one.id);
+  const sessions = recentSessions.value.slice(0, MOST_SESSIONS);
   const listed = session.value === "" || sessions.includes(session.value) ? sessions : [session.value, ...sessions];
   return (
     <div class="filters" role="group" aria-label="Show only">
-      {workspace.value !== "" && <Usage workspace={workspace.value} />}
+      {workspace.value !== "" && all !== undefined && <all.Usage workspace={workspace.value} />}
       <label>
         <span class="sr">Workspace</span>
         <select value={workspace.value} onChange={(event) => (workspace.value = event.currentTarget.value)}>
@@ -217,67 +253,5 @@ function Login({ why }: { why: string }): JSX.Element {
         <button class="good">Log in</button>
       </form>
     </main>
-  );
-}
-
-const HELP: [string, string][] = [
-  ["c, p, t, s", "go to the calls, prompts, timeline, sessions"],
-  ["l", "go to the list"],
-  ["↑ ↓ Home End Page Up Page Down", "choose in a list; Enter opens"],
-  ["o", "prompt: allow once"],
-  ["a", "prompt: allow always, with a choice of patterns and how far"],
-  ["r", "prompt: reject"],
-  ["m", "prompt: reject with a message"],
-  ["e", "prompt: change the input, where that is possible"],
-  ["n", "after an answer: the next prompt"],
-  ["f", "output: follow, or stop following"],
-  ["/", "search the output, or find calls"],
-  ["?", "this help"],
-];
-
-function Help({ onClose }: { onClose: () => void }): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
-  return (
-    <dialog ref={dialog} aria-labelledby="help-title" onClose={onClose}>
-      <h2 id="help-title">Help</h2>
-      <table class="keys">
-        <caption class="sr">Keys</caption>
-        <tbody>
-          {HELP.map(([keys, text]) => (
-            <tr key={keys}>
-              <th scope="row">
-                <kbd>{keys}</kbd>
-              </th>
-              <td>{text}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <label class="check">
-        <input type="checkbox" checked={enabled.value} onChange={(event) => setEnabled(event.currentTarget.checked)} />
-        Single keys do something
-      </label>
-      <label>
-        Your name, recorded with your answers
-        <input
-          type="text"
-          maxLength={100}
-          value={approver.value}
-          onChange={(event) => setApprover(event.currentTarget.value)}
-        />
-      </label>
-      {server.value !== undefined && <p class="dim">Toolgate {visible(server.value.version)}</p>}
-      <div class="buttons">
-        <button type="button" class="good" onClick={() => dialog.current?.close()}>
-          Close
-        </button>
-        {isLoggedIn() && (
-          <button type="button" onClick={logOut}>
-            Log out
-          </button>
-        )}
-      </div>
-    </dialog>
   );
 }

@@ -1,23 +1,26 @@
 // One call: what it is, what it does, and what came of it.
 
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { at, problem, tools } from "../api";
-import { hasTerminal, reason, type CallView } from "../call";
-import { hasEnded, row as rowOf, take, version } from "../calls";
+import { hasTerminal, type CallView } from "../call";
+import { hasEnded, reason, row as rowOf, take, version } from "../calls";
 import { now } from "../clock";
 import { current } from "../current";
 import { announce } from "../notices";
 import { asking } from "../prompts";
 import { address } from "../route";
+import { commandOf, wentHow } from "../did";
 import { bytes, count, duration, moment, pretty, short, visible } from "../text";
-import { type Attachment, type Call, FailureReason } from "../gen/toolgate/v1/call_pb";
+import { type Call, FailureReason } from "../gen/toolgate/v1/call_pb";
 import { CallOutcome } from "../gen/toolgate/v1/result_pb";
-import { titled } from "./Calls";
-import { Diff } from "./Diff";
+import { titled } from "./titled";
+import { Children } from "./Children";
+import { Files } from "./Files";
 import { Listening } from "./Listening";
 import { Output } from "./Output";
 import { Fact, PromptPanel, takeFocus } from "./Prompts";
+import { Result, Text } from "./Result";
 import { Rows } from "./Rows";
 import { State } from "./State";
 import { TerminalPanel } from "./Terminal";
@@ -50,6 +53,7 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
   const row = rowOf(call.callId);
   const how = row ?? { state: call.state, reason: FailureReason.UNSPECIFIED, outcome: "" };
   const prompt = asking.value.get(call.callId);
+  const command = commandOf(call);
   const title = useRef<HTMLHeadingElement>(null);
   const asked = useRef(false);
   useEffect(() => {
@@ -64,10 +68,13 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
           <Cancel call={call} background={row?.background ?? 0} ended={hasEnded(how.state)} />
         </p>
         <h2 id="call-title" ref={title} tabIndex={-1}>
-          {titled({ id: call.callId, title: row?.title ?? call.title, summary: call.summary }, 300) ||
-            visible(call.callId)}
+          {titled(
+            { id: call.callId, title: row?.title ?? call.title, summary: command === "" ? call.summary : "" },
+            300,
+          ) || visible(call.callId)}
         </h2>
-        <CallFacts call={call} />
+        {command !== "" && command !== call.title && <pre class="command">{visible(command)}</pre>}
+        <p class="went">{wentHow(call, view.decided.value, now.value, at(call.createTime) ?? now.value).join(" · ")}</p>
         {call.ending.case === "failed" && (
           <p class="bad box">
             <b>{reason(call.ending.value.reason)}:</b> {short(call.ending.value.error, 2_000)}
@@ -78,7 +85,13 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
             <b>{reason(FailureReason.INVALID_ARGUMENTS)}:</b> {short(call.ending.value.output, 2_000)}
           </p>
         )}
+        {prompt === undefined && <Files call={call} />}
+        <Children view={view} />
         <Listening view={view} call={call} />
+        <details class="more">
+          <summary>Details</summary>
+          <CallFacts call={call} />
+        </details>
       </header>
       {prompt !== undefined && <PromptPanel key={prompt.promptId} prompt={prompt} />}
       <Tabs tab={tab} without={isTerminal ? "" : "terminal"} onTab={setTab} />
@@ -250,86 +263,5 @@ function Input({ call }: { call: Call }): JSX.Element {
         </p>
       )}
     </div>
-  );
-}
-
-const LONG = 100_000;
-
-/** A text that may be far too long to be looked at. */
-function Text({ text }: { text: string }): JSX.Element {
-  const cut = text.length > LONG;
-  return (
-    <>
-      <pre class="text">{visible(cut ? text.slice(0, LONG) : text)}</pre>
-      {cut && (
-        <p class="dim">
-          The first {LONG.toLocaleString()} of {text.length.toLocaleString()} characters.
-        </p>
-      )}
-    </>
-  );
-}
-
-function Result({ call }: { call: Call }): JSX.Element {
-  const ending = call.ending.value;
-  if (ending === undefined) return <p class="blank">The call has not ended.</p>;
-  const metadata = (ending.metadata ?? {}) as Record<string, unknown>;
-  const { diff, ...others } = metadata;
-  const isDiff = typeof diff === "string" && diff !== "";
-  return (
-    <div class="fill scroll" role="region" aria-label="Result" tabIndex={0}>
-      {isDiff && <Diff text={diff} />}
-      <Part title="What the model reads">
-        <Text text={call.ending.case === "completed" ? call.ending.value.output : (call.ending.value?.error ?? "")} />
-      </Part>
-      {ending.truncation?.truncated && (
-        <p class="dim">
-          Shortened for the model: the whole has {bytes(Number(ending.truncation.totalBytes))} in{" "}
-          {count(Number(ending.truncation.totalLines), "line")}.
-        </p>
-      )}
-      {ending.attachments.length > 0 && (
-        <Part title="Attachments">
-          <ul>
-            {ending.attachments.map((one) => (
-              <li key={one.attachmentId}>{describe(one)}</li>
-            ))}
-          </ul>
-        </Part>
-      )}
-      {call.changes.length > 0 && (
-        <Part title="Files that it changed">
-          <ul>
-            {call.changes.map((change, index) => (
-              <li key={index}>
-                <code>{visible(change.path)}</code>{" "}
-                <span class="dim">
-                  {change.before === undefined ? "new" : change.after === undefined ? "deleted" : "changed"}
-                </span>
-              </li>
-            ))}
-          </ul>
-        </Part>
-      )}
-      {Object.keys(others).length > 0 && (
-        <Part title="Metadata">
-          <Text text={JSON.stringify(others, null, 2)} />
-        </Part>
-      )}
-    </div>
-  );
-}
-
-function describe(one: Attachment): string {
-  const size = one.content.case === "data" ? bytes(one.content.value.length) : visible(one.content.value ?? "");
-  return `${visible(one.filename || one.attachmentId)} (${visible(one.mime)}, ${size})`;
-}
-
-function Part({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
-  return (
-    <section>
-      <h3>{title}</h3>
-      {children}
-    </section>
   );
 }

@@ -1,27 +1,32 @@
 // The calls: a list of all, and the chosen one.
 
 import type { JSX } from "preact";
-import { cut, hasEnded, loaded, rows, version, type Row } from "../calls";
+import { useState } from "preact/hooks";
+import { hasEnded, loaded, rows, version, type Row } from "../calls";
 import { now } from "../clock";
-import { filtered, state, words } from "../filters";
-import { asking, subject } from "../prompts";
+import { agent, narrows, showAll, since, state, tool, until, words } from "../filters";
 import { address, go, place } from "../route";
+import { filtered, hasOlder, more, search, stop } from "../search";
+import { server } from "../sessions";
 import { count, duration, moment, short } from "../text";
+import { Back } from "./Back";
 import { CallPanel } from "./Call";
 import { ListBox } from "./Rows";
-import { State, stateWords } from "./State";
-import { severalAreShown, Where } from "./Where";
+import { State } from "./State";
+import { titled } from "./titled";
+import { Where } from "./Where";
 
 /** Shows the list of calls and the one that is chosen. */
 export function Calls(): JSX.Element {
   const chosen = place.value.id;
   return (
-    <div class="split">
+    <div class={`split ${chosen === "" ? "" : "one"}`}>
       <section class="side" aria-label="Calls">
-        <Search />
+        <Finder />
         <CallList chosen={chosen} />
       </section>
       <section class="main" aria-label="Call">
+        <Back to="calls">All calls</Back>
         {chosen === "" ? (
           <div class="blank">
             <p>Choose a call to see what it does.</p>
@@ -37,13 +42,13 @@ export function Calls(): JSX.Element {
 const CHOICES = { all: "All states", open: "Not ended", waiting: "Waiting", failed: "Failed", completed: "Completed" };
 
 /** The fields that narrow lists of calls. */
-export function Search(): JSX.Element {
-  void version.value;
-  const [found, all] = [filtered.value.length, rows().length];
+export function Finder(): JSX.Element {
+  const [isWide, setWide] = useState(false);
+  const isOpen = isWide || [tool, agent, since, until].some((field) => field.value !== "");
   return (
     <div class="search" role="search" aria-label="Calls">
       <label>
-        <span class="sr">Find calls by tool, title, summary, id, agent or session</span>
+        <span class="sr">Find calls by tool, title, summary or id</span>
         <input
           type="search"
           placeholder="Find calls"
@@ -62,52 +67,154 @@ export function Search(): JSX.Element {
           ))}
         </select>
       </label>
-      <p class="dim" aria-live="off">
-        {found === all ? count(all, "call") : `${found.toLocaleString()} of ${count(all, "call")}`}
-        {cut.value && ", older ones are not loaded"}
+      <p class="buttons">
+        <button
+          type="button"
+          class="small"
+          aria-expanded={isOpen}
+          aria-controls="more-filters"
+          onClick={() => setWide(!isOpen)}
+        >
+          Tool, agent, time
+        </button>
+        {narrows.value && (
+          <button type="button" class="small" onClick={showAll}>
+            Show all
+          </button>
+        )}
       </p>
+      {isOpen && <MoreFields />}
+      <Progress />
     </div>
   );
 }
 
+function MoreFields(): JSX.Element {
+  void version.value;
+  const toolNames = [...new Set(rows().map((row) => row.tool))].sort();
+  const agents = [...new Set(server.value?.workspaces.flatMap((one) => one.agents.map(({ name }) => name)))].sort();
+  return (
+    <div id="more-filters" class="fields">
+      <label>
+        Tool
+        <input
+          type="text"
+          list="tool-names"
+          value={tool.value}
+          onChange={(event) => (tool.value = event.currentTarget.value)}
+        />
+        <datalist id="tool-names">
+          {toolNames.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+      </label>
+      <label>
+        Agent
+        <input
+          type="text"
+          list="agent-names"
+          value={agent.value}
+          onChange={(event) => (agent.value = event.currentTarget.value)}
+        />
+        <datalist id="agent-names">
+          {agents.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+      </label>
+      <label>
+        From
+        <input
+          type="datetime-local"
+          value={since.value}
+          onChange={(event) => (since.value = event.currentTarget.value)}
+        />
+      </label>
+      <label>
+        Until
+        <input
+          type="datetime-local"
+          value={until.value}
+          onChange={(event) => (until.value = event.currentTarget.value)}
+        />
+      </label>
+    </div>
+  );
+}
+
+/** How far the service has been searched, and what takes that further. */
+function Progress(): JSX.Element {
+  const { state, reached, wrong } = search.value;
+  const all = count(filtered.value.length, "call");
+  const back = reached === undefined ? "" : `, back to ${moment(reached)}`;
+  const said = {
+    none: hasOlder.value ? `The latest ${all}` : all,
+    runs: `Searching the service: ${all} so far${back}`,
+    paused: `${all} so far${back}`,
+    done: `${all}: the service has been searched`,
+    failed: wrong,
+  };
+  return (
+    <p class="buttons">
+      <span class={state === "failed" ? "bad" : "dim"} role="status">
+        {said[state]}
+      </span>
+      {state === "runs" && (
+        <button type="button" class="small" onClick={stop}>
+          Stop
+        </button>
+      )}
+      {state === "failed" && (
+        <button type="button" class="small" onClick={() => void more()}>
+          Try again
+        </button>
+      )}
+      {hasOlder.value && (
+        <button type="button" class="small" onClick={() => void more()}>
+          Load older calls
+        </button>
+      )}
+    </p>
+  );
+}
+
 function CallList({ chosen }: { chosen: string }): JSX.Element {
+  const isSearching = search.value.state === "runs";
   return (
     <ListBox
       items={filtered.value}
       id={(row) => row.id}
       chosen={chosen}
-      onChoose={(id) => go("calls", id, "replace")}
+      onChoose={(id) => go("calls", id, chosen === "" ? "push" : "replace")}
       onOpen={() => document.querySelector<HTMLElement>("[role=tab][aria-selected=true]")?.focus()}
+      onEnd={() => hasOlder.value && void more()}
       height={58}
       label="Calls, newest first"
       name="calls"
-      says={says}
       render={(row) => <CallItem row={row} />}
       empty={
-        <p>{loaded.value ? (rows().length === 0 ? "There are no calls yet." : "No call is like that.") : "Loading…"}</p>
+        <p>
+          {!loaded.value || isSearching
+            ? "Loading…"
+            : rows().length === 0
+              ? "There are no calls yet."
+              : "No call is like that."}
+        </p>
       }
     />
   );
-}
-
-/** What a call is about: its title and what it touches, else what it asks. */
-export function titled(row: { id: string; title: string; summary: string }, most = 160): string {
-  const says = row.title.includes(row.summary) ? row.title : `${row.title} · ${row.summary}`;
-  if (says !== "") return short(row.title === "" ? row.summary : says, most);
-  const prompt = asking.value.get(row.id);
-  return prompt === undefined ? "" : short(subject(prompt), most);
-}
-
-/** Says everything about a call in a sentence. */
-export function says(row: Row): string {
-  const where = severalAreShown() ? `, in ${row.workspace}` : "";
-  return `${row.tool}, ${stateWords(row)}, ${titled(row, 120)}${where}, ${moment(row.created)}`;
 }
 
 function CallItem({ row }: { row: Row }): JSX.Element {
   return (
     <>
       <span class="line">
+        {row.parent !== "" && (
+          <span class="dim" title="Made by another call">
+            ↳
+          </span>
+        )}
         <b>{short(row.tool, 40)}</b>
         <State {...row} />
         <Where of={row.workspace} />

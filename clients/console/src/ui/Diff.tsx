@@ -15,17 +15,25 @@ const LINE = 2_000;
 const SIGNS = { added: "+", removed: "−", same: " ", file: "", hunk: "", note: "" };
 const WORDS = { added: "added: ", removed: "removed: ", same: "", file: "file: ", hunk: "", note: "" };
 
+interface DiffProps {
+  text: string;
+  /** Lines that are in sight at once. */
+  most?: number;
+  /** Whether what is above it says already how much it changes. */
+  isNamed?: boolean;
+}
+
 /** Shows a unified diff. */
-export function Diff({ text }: { text: string }): JSX.Element {
+export function Diff({ text, most = TALL, isNamed = false }: DiffProps): JSX.Element {
   const diff = useMemo(() => parseDiff(text), [text]);
   const summary = `${count(diff.added, "line")} added, ${diff.removed.toLocaleString()} removed`;
   return (
     <figure class="diff">
-      <figcaption>
+      <figcaption class={isNamed ? "sr" : undefined}>
         Diff: <span class="plus">+{diff.added.toLocaleString()}</span>{" "}
         <span class="minus">−{diff.removed.toLocaleString()}</span> <span class="sr">({summary})</span>
       </figcaption>
-      <div class="diff-box" style={{ height: `${Math.min(TALL, diff.lines.length) * HEIGHT + 8}px` }}>
+      <div class="diff-box" style={{ height: `${Math.min(most, diff.lines.length) * HEIGHT + 8}px` }}>
         <Rows
           count={diff.lines.length}
           height={HEIGHT}

@@ -77,7 +77,7 @@ function Way({ port, opened }: { port: number; opened: OpenedPort }): JSX.Elemen
       <button
         type="button"
         class="small"
-        aria-label={isOpen ? `Close port ${port}` : `Do not open port ${port}`}
+        aria-label={isOpen ? `Close port ${port}` : `Cancel opening port ${port}`}
         onClick={() => void closePort(opened)}
       >
         {isOpen ? "Close" : "Cancel"}

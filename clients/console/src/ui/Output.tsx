@@ -1,17 +1,30 @@
-// The output of a call: followed while it comes, read in pieces, searched as a whole.
+// The output of a call: followed while it comes, read in pieces, searched, copied and saved as a whole.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { ConnectError } from "@connectrpc/connect";
 import { problem } from "../api";
+import { copy, save } from "../browser";
 import type { CallView } from "../call";
+import { announce } from "../notices";
+import { address, go, isNarrow, place } from "../route";
 import { shortcuts } from "../shortcuts";
-import { bytes, count, plain } from "../text";
+import { bare, bytes, count, plain, timeOfDay } from "../text";
 import type { OutputLine } from "../gen/toolgate/v1/output_service_pb";
+import { Painted } from "./Painted";
 import { ListBox, Rows } from "./Rows";
 
 const HEIGHT = 19;
 /** Bytes before a found line that are shown with it. */
 const BEFORE = 32 * 1024;
+/** Bytes that are copied at most; more is for a file. */
+const MOST_COPIED = 8 * 1024 * 1024;
+
+/** Whether long lines go on below, as wide as the window is. */
+const wraps = signal(isNarrow.peek());
+/** Whether each line says when it came. */
+const timed = signal(false);
 
 interface Found {
   pattern: string;
@@ -34,7 +47,9 @@ export function Output({ view }: { view: CallView }): JSX.Element {
   const [wrong, setWrong] = useState("");
   const box = useRef<HTMLDivElement | null>(null);
   const busy = useRef(false);
+  const [columns, probe] = useColumns(box);
   const follows = view.follows.value;
+  view.window.wrap(wraps.value ? columns : 0);
   const rows = view.window.rows();
 
   const guarded = async (work: () => Promise<void>): Promise<void> => {
@@ -57,17 +72,29 @@ export function Output({ view }: { view: CallView }): JSX.Element {
       if (box.current !== null) box.current.scrollTop = 0;
     });
   };
-  const toLine = (line: OutputLine): void => {
+  const toLine = (number: number, known?: number): void => {
     view.follows.value = false;
     void guarded(async () => {
-      if (view.outputId.value !== "") await view.toOffset(Math.max(0, Number(line.offset) - BEFORE));
-      const at = view.window.linesBefore(Number(line.offset));
-      setMark({ line: at, number: Number(line.line) });
+      const offset = known ?? (await view.offsetOf(number));
+      if (offset === undefined) return setWrong(`The output has no line ${number.toLocaleString()}.`);
+      if (view.outputId.value !== "") await view.toOffset(Math.max(0, offset - BEFORE));
+      const at = view.window.linesBefore(offset);
+      setMark({ line: at, number });
       const row = view.window.rows().findIndex((one) => one.line === at);
       requestAnimationFrame(() => {
         if (box.current !== null) box.current.scrollTop = Math.max(0, row * HEIGHT - box.current.clientHeight / 3);
       });
     });
+  };
+  // An address may name a line.
+  const linked = place.value.id === view.id ? place.value.line : 0;
+  const isThere = rows.length > 0;
+  useEffect(() => {
+    if (linked > 0 && isThere && mark?.number !== linked) toLine(linked);
+  }, [linked, isThere]);
+  const choose = (line: OutputLine): void => {
+    toLine(Number(line.line), Number(line.offset));
+    go("calls", view.id, "replace", Number(line.line));
   };
   const onEdge = (edge: "top" | "bottom" | "between"): void => {
     if (view.outputId.value === "") return;
@@ -98,7 +125,10 @@ export function Output({ view }: { view: CallView }): JSX.Element {
           {wrong}
         </p>
       )}
-      {found !== undefined && <Matches found={found} onChoose={toLine} onClose={() => setFound(undefined)} />}
+      {found !== undefined && <Matches found={found} onChoose={choose} onClose={() => setFound(undefined)} />}
+      <span ref={probe} class="probe code" aria-hidden="true">
+        MMMMMMMMMM
+      </span>
       {rows.length === 0 ? (
         <div class="fill rows empty">
           <p>
@@ -121,12 +151,31 @@ export function Output({ view }: { view: CallView }): JSX.Element {
           render={(index) => {
             const row = rows[index]!;
             const isMarked = mark?.line === row.line;
+            const number = first === undefined || row.continued ? undefined : first + row.line;
             return (
               <div key={index} class={`out ${isMarked ? "marked" : ""}`}>
-                <span class="number" aria-hidden="true">
-                  {first === undefined || row.continued ? "" : first + row.line}
-                </span>
-                <code>{plain(row.text)}</code>
+                {number === undefined ? (
+                  <span class="number" />
+                ) : (
+                  <a
+                    class="number"
+                    href={address("calls", view.id, number)}
+                    tabIndex={-1}
+                    aria-hidden="true"
+                    onClick={(event) => {
+                      event.preventDefault();
+                      view.follows.value = false;
+                      setMark({ line: row.line, number });
+                      go("calls", view.id, "replace", number);
+                    }}
+                  >
+                    {number}
+                  </a>
+                )}
+                {timed.value && <Came time={row.continued ? undefined : view.timeAt(view.window.startOf(row.line))} />}
+                <code>
+                  <Painted text={row.text} look={row.look} />
+                </code>
               </div>
             );
           }}
@@ -134,6 +183,35 @@ export function Output({ view }: { view: CallView }): JSX.Element {
       )}
     </div>
   );
+}
+
+/** When a line came, to a tenth of a second; nothing for one of which nobody knows. */
+function Came({ time }: { time: number | undefined }): JSX.Element {
+  return <span class="came dim">{time === undefined ? "" : timeOfDay(time)}</span>;
+}
+
+/** What stands beside a line, in pixels: its number, its time, and the room around them. */
+const NUMBER = 90;
+const TIME = 96;
+const ROOM = 36;
+
+/** Finds out how many columns there is room for. */
+function useColumns(box: { current: HTMLDivElement | null }): [number, preact.RefObject<HTMLSpanElement | null>] {
+  const probe = useRef<HTMLSpanElement>(null);
+  const [columns, setColumns] = useState(80);
+  const measure = (): void => {
+    const letter = (probe.current?.getBoundingClientRect().width ?? 0) / 10;
+    const width = (box.current ?? probe.current?.parentElement)?.clientWidth ?? 0;
+    if (letter === 0 || width === 0) return;
+    const room = width - NUMBER - ROOM - (timed.peek() ? TIME : 0);
+    setColumns(Math.max(20, Math.floor(room / letter)));
+  };
+  useLayoutEffect(measure);
+  useEffect(() => {
+    addEventListener("resize", measure);
+    return () => removeEventListener("resize", measure);
+  }, []);
+  return [columns, probe];
 }
 
 interface ToolbarProps {
@@ -184,6 +262,23 @@ function Toolbar({ view, follow, toStart, found, onFound, onWrong }: ToolbarProp
       <button type="button" onClick={toStart} disabled={view.outputId.value === ""}>
         Beginning
       </button>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={wraps.value}
+          onChange={(event) => (wraps.value = event.currentTarget.checked)}
+        />
+        Wrap
+      </label>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={timed.value}
+          onChange={(event) => (timed.value = event.currentTarget.checked)}
+        />
+        Times
+      </label>
+      <Take view={view} onWrong={onWrong} />
       <span class="dim">{part}</span>
       <form class="end" role="search" aria-label="Output" onSubmit={(event) => void search(event)}>
         <label>
@@ -209,6 +304,46 @@ function Toolbar({ view, follow, toStart, found, onFound, onWrong }: ToolbarProp
         </span>
       </form>
     </div>
+  );
+}
+
+/** The buttons that take the whole output along. */
+function Take({ view, onWrong }: { view: CallView; onWrong: (text: string) => void }): JSX.Element {
+  const [came, setCame] = useState<number>();
+  const take = async (how: (parts: Uint8Array<ArrayBuffer>[]) => Promise<void> | void): Promise<void> => {
+    onWrong("");
+    setCame(0);
+    try {
+      await how(await view.whole(setCame));
+    } catch (error) {
+      onWrong(error instanceof ConnectError ? problem(error) : `This could not be done: ${String(error)}`);
+    }
+    setCame(undefined);
+  };
+  const toClipboard = async (parts: Uint8Array<ArrayBuffer>[]): Promise<void> => {
+    await copy(bare(await new Blob(parts).text()));
+    announce("Copied, without colours.");
+  };
+  const isLarge = view.total.value > MOST_COPIED;
+  return (
+    <>
+      <button
+        type="button"
+        disabled={came !== undefined || isLarge}
+        title={isLarge ? "Too large to copy: download it" : undefined}
+        onClick={() => void take(toClipboard)}
+      >
+        Copy
+      </button>
+      <button
+        type="button"
+        disabled={came !== undefined}
+        onClick={() => void take((parts) => save(`${view.id}.txt`, parts))}
+      >
+        Download
+      </button>
+      {came !== undefined && <span class="dim">{bytes(came)} read</span>}
+    </>
   );
 }
 

@@ -5,9 +5,9 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { at } from "../api";
 import { now } from "../clock";
 import { session, workspace } from "../filters";
-import { open, subject } from "../prompts";
-import { address, go, place } from "../route";
-import { duration, moment, short, visible } from "../text";
+import { lookers, open, subject } from "../prompts";
+import { address, go, isNarrow, place } from "../route";
+import { count, duration, moment, short, visible } from "../text";
 import {
   PermissionAction,
   type PermissionPart,
@@ -15,6 +15,7 @@ import {
   type Prompt,
 } from "../gen/toolgate/v1/prompt_pb";
 import { Answers } from "./Answers";
+import { Back } from "./Back";
 import { Diff } from "./Diff";
 import { Questions } from "./Questions";
 import { ListBox } from "./Rows";
@@ -31,16 +32,16 @@ export function Prompts(): JSX.Element {
   const prompt = open.value.get(chosen);
   useEffect(() => {
     // The next prompt is never put under a person's fingers: only an empty place is filled.
-    if (chosen === "" && all.length > 0) go("prompts", all[0]!.promptId, "replace");
-  }, [chosen, all.length]);
+    if (chosen === "" && all.length > 0 && !isNarrow.value) go("prompts", all[0]!.promptId, "replace");
+  }, [chosen, all.length, isNarrow.value]);
   return (
-    <div class="split">
+    <div class={`split ${chosen === "" ? "" : "one"}`}>
       <section class="side" aria-label="Prompts that wait">
         <ListBox
           items={all}
           id={(one) => one.promptId}
           chosen={chosen}
-          onChoose={(id) => go("prompts", id, "replace")}
+          onChoose={(id) => go("prompts", id, chosen === "" ? "push" : "replace")}
           onOpen={() => document.querySelector<HTMLElement>(".prompt button")?.focus()}
           height={58}
           label="Prompts that wait"
@@ -50,6 +51,7 @@ export function Prompts(): JSX.Element {
         />
       </section>
       <section class="main" aria-label="Prompt">
+        <Back to="prompts">All prompts</Back>
         {prompt !== undefined ? (
           <PromptPanel key={prompt.promptId} prompt={prompt} />
         ) : chosen !== "" ? (
@@ -105,33 +107,55 @@ function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {
 /** Shows one prompt, whole, with the ways to answer it. */
 export function PromptPanel({ prompt }: { prompt: Prompt }): JSX.Element {
   const request = prompt.request;
-  const title = request.case === "permission" ? request.value.title || request.value.permission : "Questions";
   return (
     <article class="prompt" aria-labelledby={`title-${prompt.promptId}`} data-prompt={prompt.promptId}>
-      <header>
-        <p class="kicker">
-          {request.case === "questions" ? (
-            <>
-              <b>{visible(prompt.tool)}</b> asks you
-            </>
-          ) : (
-            <>
-              <b>{visible(prompt.tool)}</b> asks for permission: <b>{visible(request.value?.permission ?? "")}</b>
-            </>
-          )}
-        </p>
-        <h2 id={`title-${prompt.promptId}`}>{visible(title)}</h2>
-        <Facts prompt={prompt} />
-      </header>
+      <h2 class="kicker" id={`title-${prompt.promptId}`}>
+        {visible(prompt.tool)}{" "}
+        {request.case === "questions" ? "asks you" : `asks for permission: ${visible(request.value?.permission ?? "")}`}
+      </h2>
       {request.case === "permission" && (
         <>
           <Permission request={request.value} />
+          <Facts prompt={prompt} />
           <Answers prompt={prompt} request={request.value} />
         </>
       )}
-      {request.case === "questions" && <Questions prompt={prompt} request={request.value} />}
-      {request.case === undefined && <p>This page does not know how to show this prompt.</p>}
+      {request.case === "questions" && (
+        <>
+          <Questions prompt={prompt} request={request.value} />
+          <Facts prompt={prompt} />
+        </>
+      )}
+      {request.case === undefined && (
+        <>
+          <p>This page does not know how to show this prompt.</p>
+          <Facts prompt={prompt} />
+        </>
+      )}
     </article>
+  );
+}
+
+/** How often it is looked whether others are there. */
+const PACE = 5_000;
+
+/** Says who else may answer at this moment. */
+function Others({ prompt }: { prompt: Prompt }): JSX.Element | null {
+  const [number, setNumber] = useState<number>();
+  const turn = Math.floor(now.value / PACE);
+  useEffect(() => {
+    let stopped = false;
+    void lookers(prompt).then((found) => !stopped && setNumber(found));
+    return () => {
+      stopped = true;
+    };
+  }, [prompt.promptId, turn]);
+  if (number === undefined) return null;
+  const others = Math.max(0, number - 1);
+  return (
+    <Fact name="Also looking">
+      {others === 0 ? "nobody else who may answer" : `${count(others, "other approver")} or open page`}
+    </Fact>
   );
 }
 
@@ -157,6 +181,7 @@ function Facts({ prompt }: { prompt: Prompt }): JSX.Element {
       </Fact>
       {prompt.requester !== "" && <Fact name="Requested by">{visible(prompt.requester)}</Fact>}
       {prompt.onBehalfOf.length > 0 && <Fact name="On behalf of">{visible(prompt.onBehalfOf.join(", "))}</Fact>}
+      <Others prompt={prompt} />
       <Fact name="Asked">{moment(at(prompt.createTime) ?? 0)}</Fact>
       {expires !== undefined && <Fact name="Expires in">{duration(expires - now.value)}</Fact>}
       {prompt.approvals.map((approval) => (
@@ -184,10 +209,13 @@ const SHOWN = new Set(["diff", "command", "files"]);
 function Permission({ request }: { request: PermissionRequest }): JSX.Element {
   const metadata = (request.metadata ?? {}) as Record<string, unknown>;
   const { diff, command } = metadata;
-  const others = Object.entries(metadata).filter(([key]) => !SHOWN.has(key) || typeof metadata[key] !== "string");
+  const others = Object.entries(metadata).filter(
+    ([key, value]) => value !== request.title && (!SHOWN.has(key) || typeof value !== "string"),
+  );
   return (
     <div class="request">
       {typeof command === "string" && <pre class="command">{visible(command)}</pre>}
+      {!isSame(request.title, command) && <p class="title">{visible(request.title)}</p>}
       {request.parts.length > 0 && <Parts parts={request.parts} />}
       {typeof diff === "string" && <Diff text={diff} />}
       {request.ahead.length > 0 && (
@@ -231,6 +259,12 @@ function Permission({ request }: { request: PermissionRequest }): JSX.Element {
       )}
     </div>
   );
+}
+
+/** Whether a title says only what the command above it says. */
+function isSame(title: string, command: unknown): boolean {
+  const words = (text: string): string => text.replace(/\s+/g, " ").trim();
+  return title === "" || (typeof command === "string" && words(command).startsWith(words(title)));
 }
 
 const LONG = 600;

@@ -97,8 +97,8 @@ interface ListBoxProps<T> {
   name: string;
   class?: string;
   render: (item: T) => ComponentChildren;
-  /** What a screen reader says of an item, where its text is not enough. */
-  says?: (item: T) => string;
+  /** Is told when the person has come to the end. */
+  onEnd?: () => void;
   empty: ComponentChildren;
 }
 
@@ -137,6 +137,9 @@ export function ListBox<T>(props: ListBoxProps<T>): JSX.Element {
   const scrolled = (): void => {
     onScroll();
     note();
+    const element = box.current;
+    if (element === null || props.onEnd === undefined) return;
+    if (element.scrollTop + element.clientHeight > element.scrollHeight - height) props.onEnd();
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
@@ -171,7 +174,6 @@ export function ListBox<T>(props: ListBoxProps<T>): JSX.Element {
         aria-selected={key === chosen}
         aria-setsize={items.length}
         aria-posinset={index + 1}
-        aria-label={props.says?.(item)}
         style={{ height: `${height}px` }}
         onClick={() => {
           box.current?.focus();

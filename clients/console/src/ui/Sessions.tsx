@@ -1,38 +1,65 @@
-// The sessions: a list, and what the chosen one owns: todos, standing approvals, calls.
+// The sessions: a list of all, and what the chosen one owns: todos, standing approvals, calls.
 
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ALL, at, permissions, problem, sessions as service } from "../api";
 import { rows, version } from "../calls";
-import { sessionRows, type SessionRow } from "../filters";
+import { now } from "../clock";
+import { workspace } from "../filters";
 import { announce } from "../notices";
 import { open, subject } from "../prompts";
-import { address, go, place } from "../route";
+import { address, go, isNarrow, place } from "../route";
 import { decisions, setTodos, todos } from "../sessions";
+import { firstCall, hasMore, loadSummaries, moreSummaries, nameOf, summaries } from "../summaries";
 import { count, moment, short, visible } from "../text";
 import { GrantReach, type Grant } from "../gen/toolgate/v1/prompt_pb";
-import type { Todo } from "../gen/toolgate/v1/session_service_pb";
+import type { SessionSummary, Todo } from "../gen/toolgate/v1/session_service_pb";
+import { Back } from "./Back";
 import { CallLink } from "./Calls";
 import { ListBox } from "./Rows";
 import { State } from "./State";
+import { titled } from "./titled";
 import { Where } from "./Where";
+
+/** Keeps the list as it is at the service: looked at every second in which something happened. Returns what is wrong with that. */
+function useSummaries(): string {
+  const [wrong, setWrong] = useState("");
+  const seen = useRef("");
+  useEffect(() => {
+    const state = `${version.peek()} ${workspace.peek()}`;
+    if (seen.current === state) return;
+    seen.current = state;
+    loadSummaries().then(
+      () => setWrong(""),
+      (error: unknown) => setWrong(problem(error)),
+    );
+  }, [now.value, workspace.value]);
+  return wrong;
+}
 
 /** Shows the list of sessions and the one that is chosen. */
 export function Sessions(): JSX.Element {
+  const wrong = useSummaries();
   const chosen = place.value.id;
-  const all = sessionRows.value;
+  const all = summaries.value.filter((one) => workspace.value === "" || one.workspace === workspace.value);
   useEffect(() => {
-    if (chosen === "" && all.length > 0) go("sessions", all[0]!.id, "replace");
-  }, [chosen, all.length > 0]);
+    if (chosen === "" && all.length > 0 && !isNarrow.value) go("sessions", all[0]!.sessionId, "replace");
+  }, [chosen, all.length > 0, isNarrow.value]);
   return (
-    <div class="split">
+    <div class={`split ${chosen === "" ? "" : "one"}`}>
       <section class="side" aria-label="Sessions">
+        {wrong !== "" && (
+          <p class="bad box" role="alert">
+            {wrong}
+          </p>
+        )}
         <ListBox
           items={all}
-          id={(one) => one.id}
+          id={(one) => one.sessionId}
           chosen={chosen}
-          onChoose={(id) => go("sessions", id, "replace")}
-          height={58}
+          onChoose={(id) => go("sessions", id, chosen === "" ? "push" : "replace")}
+          onEnd={() => hasMore.value && void moreSummaries().catch((error: unknown) => announce(problem(error)))}
+          height={78}
           label="Sessions, the latest first"
           name="sessions"
           render={(one) => <SessionItem one={one} />}
@@ -40,24 +67,39 @@ export function Sessions(): JSX.Element {
         />
       </section>
       <section class="main" aria-label="Session">
+        <Back to="sessions">All sessions</Back>
         {chosen === "" ? <div class="blank" /> : <SessionPanel key={chosen} id={chosen} />}
       </section>
     </div>
   );
 }
 
-function SessionItem({ one }: { one: SessionRow }): JSX.Element {
+function SessionItem({ one }: { one: SessionSummary }): JSX.Element {
+  const first = firstCall(one);
+  const [calls, open, waiting] = [one.calls, one.unfinishedCalls, one.waitingCalls].map(Number) as [
+    number,
+    number,
+    number,
+  ];
   return (
     <>
       <span class="line">
-        <b class="clip">{short(one.id, 60)}</b>
-        {one.waiting > 0 && <span class="tag warn">{one.waiting} waiting</span>}
+        <b class="clip">{nameOf(one, first)}</b>
+        {waiting > 0 && <span class="tag warn">{waiting} waiting</span>}
         <Where of={one.workspace} />
       </span>
+      <span class="line clip">
+        {first === undefined ? (
+          <span class="dim">{short(one.sessionId, 60)}</span>
+        ) : (
+          `${first.tool}: ${titled(first, 120)}`
+        )}
+      </span>
       <span class="line dim">
-        {count(one.calls, "call")}
-        {one.open > 0 && `, ${one.open} not ended`}
-        <span class="end">{moment(one.latest)}</span>
+        {count(calls, "call")}
+        {open > 0 && `, ${open} not ended`}
+        {one.ended && ", ended"}
+        <span class="end">{moment(at(one.lastActivityTime) ?? 0)}</span>
       </span>
     </>
   );
@@ -84,9 +126,22 @@ function SessionPanel({ id }: { id: string }): JSX.Element {
     };
   }, [id, decided]);
   const prompts = [...open.value.values()].filter((prompt) => prompt.sessionId === id);
+  const summary = summaries.value.find((one) => one.sessionId === id);
+  const first = summary === undefined ? undefined : firstCall(summary);
+  const name = summary === undefined ? short(id, 60) : nameOf(summary, first);
   return (
     <article class="session fill scroll" aria-labelledby="session-title" tabIndex={0}>
-      <h2 id="session-title">{visible(id)}</h2>
+      <h2 id="session-title">{name}</h2>
+      {name !== id && (
+        <p class="dim">
+          <code>{visible(id)}</code>
+        </p>
+      )}
+      {first !== undefined && (
+        <p>
+          Began with <CallLink row={first} />
+        </p>
+      )}
       {wrong !== "" && (
         <p class="bad" role="alert">
           {wrong}

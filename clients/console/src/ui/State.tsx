@@ -1,7 +1,7 @@
 // How a call is, in a word and a sign.
 
 import type { JSX } from "preact";
-import { reason as because } from "../call";
+import { reason as because } from "../calls";
 import { CallState, FailureReason } from "../gen/toolgate/v1/call_pb";
 
 const WORDS: Record<CallState, [word: string, sign: string, look: string]> = {

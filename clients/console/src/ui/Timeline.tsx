@@ -4,13 +4,14 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { hasEnded, lookUpSpans, type Row, type Span } from "../calls";
 import { now } from "../clock";
-import { filtered } from "../filters";
 import { go, place } from "../route";
+import { filtered } from "../search";
 import { count, duration, moment, short } from "../text";
 import { CallState } from "../gen/toolgate/v1/call_pb";
-import { Search, titled } from "./Calls";
+import { Finder } from "./Calls";
 import { ListBox } from "./Rows";
 import { stateWords } from "./State";
+import { titled } from "./titled";
 
 const HEIGHT = 30;
 /** The chart's own units from left to right; it is stretched to the width that there is. */
@@ -48,7 +49,7 @@ export function Timeline(): JSX.Element {
   return (
     <div class="timeline">
       <div class="controls">
-        <Search />
+        <Finder />
         <div class="buttons" role="group" aria-label="Time shown">
           <button type="button" onClick={() => setFixed(to - range / 2)}>
             <span aria-hidden="true">←</span> Earlier
@@ -90,7 +91,6 @@ export function Timeline(): JSX.Element {
         height={HEIGHT}
         label="Timeline of calls, newest first; Enter opens a call"
         name="timeline"
-        says={says}
         render={(row) => <Bar row={row} frame={frame} />}
         empty={
           <p>
@@ -114,10 +114,11 @@ function sums(row: Row): Record<Span["kind"], number> {
   return sum;
 }
 
+/** Says what the chart shows. */
 function says(row: Row): string {
   const { queued, waiting, running } = sums(row);
   const times = `queued ${duration(queued)}, waited for people ${duration(waiting)}, ran ${duration(running)}`;
-  return `${row.tool}, ${titled(row, 80)}, ${stateWords(row)}, began ${moment(row.created)}, ${times}`;
+  return `${stateWords(row)}, began ${moment(row.created)}, ${times}`;
 }
 
 function Bar({ row, frame }: { row: Row; frame: Frame }): JSX.Element {
@@ -150,12 +151,15 @@ function Bar({ row, frame }: { row: Row; frame: Frame }): JSX.Element {
           })}
         </svg>
         {row.state === CallState.FAILED && row.ended !== undefined && row.ended <= frame.to && (
-          <span class="failed-mark" style={{ left: `${x(row.ended) / (WIDE / 100)}%` }}>
+          <span class="failed-mark" aria-hidden="true" style={{ left: `${x(row.ended) / (WIDE / 100)}%` }}>
             ✕
           </span>
         )}
       </span>
-      <span class="took dim">{duration((row.ended ?? now.value) - row.created)}</span>
+      <span class="took dim">
+        {duration((row.ended ?? now.value) - row.created)}
+        <span class="sr">, {says(row)}</span>
+      </span>
     </>
   );
 }

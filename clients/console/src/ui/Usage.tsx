@@ -2,10 +2,14 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { at, millis, workspaces } from "../api";
+import { createClient } from "@connectrpc/connect";
+import { at, millis, transport } from "../api";
 import { now } from "../clock";
 import { moment, used, visible } from "../text";
 import type { WorkspaceInfo } from "../gen/toolgate/v1/info_service_pb";
+import { WorkspaceService } from "../gen/toolgate/v1/workspace_service_pb";
+
+const workspaces = createClient(WorkspaceService, transport);
 
 const PACE = 5_000;
 

@@ -490,3 +490,106 @@ fn code_of_the_project_needs_trust() {
     assert_eq!(names(false), [".config", "home"]);
     assert_eq!(names(true), [".config", "w", "home"]);
 }
+
+#[test]
+fn what_files_said_that_are_gone_stays_where_it_was() {
+    let machine = Machine::new(&[
+        (
+            "home/.config/opencode/opencode.json",
+            r#"{"permission": {"bash": "allow"}}"#,
+        ),
+        (
+            "w/opencode.json",
+            r#"{"permission": {"bash": "deny", "edit": "deny"}, "mcp": {"s": {"enabled": false}}}"#,
+        ),
+        ("w/.opencode/opencode.json", r#"{"permission": {"edit": "ask"}}"#),
+        ("w/.opencode/agent/mine.md", "---\npermission:\n  bash: deny\n---\n"),
+        ("w/.opencode/agent/plan.md", "---\npermission:\n  bash: deny\n---\n"),
+    ]);
+    let env = Environment::new(machine.vars.clone(), machine.path("w")).with_system_dir(machine.path("etc"));
+    let again = |before: &ToolsConfig| {
+        let (directory, mut seen) = (machine.path("w"), Seen::default());
+        ToolsConfig::load_again(&directory, &directory, &env, &mut seen, before).expect("it is valid")
+    };
+    let remove = |name: &str| std::fs::remove_file(machine.path(name)).expect("it is there");
+    let before = machine.check("w", &[]);
+    let (same, kept) = again(&before);
+    assert_eq!((&same.merged, kept.len()), (&before.merged, 0));
+
+    remove("w/opencode.json");
+    let (tools, kept) = again(&before);
+    assert_eq!(kept, [machine.path("w/opencode.json")]);
+    // As strong as it was: not stronger than what is inside of it.
+    assert_eq!(tools.merged["permission"], json!({"bash": "deny", "edit": "ask"}));
+    assert!(!tools.merged.contains_key("mcp"), "only rules stay");
+    // And so it goes on, whatever else changes.
+    std::fs::write(machine.path("w/.opencode/opencode.json"), "{}").expect("the folder is ours");
+    remove("w/.opencode/agent/mine.md");
+    remove("w/.opencode/agent/plan.md");
+    let (tools, kept) = again(&tools);
+    assert_eq!(
+        kept,
+        ["w/opencode.json", "w/.opencode/agent/plan.md"].map(|name| machine.path(name))
+    );
+    assert_eq!(tools.merged["permission"], json!({"bash": "deny", "edit": "deny"}));
+    let agents: Vec<&str> = tools.agents.agents.iter().map(|agent| agent.name.as_str()).collect();
+    assert_eq!(agents, ["plan"]);
+    std::fs::write(machine.path("w/opencode.json"), "{}").expect("the folder is ours");
+    let (tools, kept) = again(&tools);
+    assert_eq!(
+        (tools.merged["permission"].clone(), kept.len()),
+        (json!({"bash": "allow"}), 1)
+    );
+}
+
+#[test]
+fn an_agent_file_that_moves_takes_its_rules_with_it() {
+    let machine = Machine::new(&[("w/.opencode/agent/mine.md", "---\npermission:\n  bash: deny\n---\n")]);
+    let env = Environment::new(machine.vars.clone(), machine.path("w")).with_system_dir(machine.path("etc"));
+    let before = machine.check("w", &[("/agent/mine/permission", json!({"bash": "deny"}))]);
+    std::fs::rename(machine.path("w/.opencode/agent"), machine.path("w/.opencode/agents")).expect("it is there");
+    let file = machine.path("w/.opencode/agents/mine.md");
+    std::fs::write(file, "---\npermission:\n  edit: ask\n---\n").expect("the folder is ours");
+    let (directory, mut seen) = (machine.path("w"), Seen::default());
+    let again = ToolsConfig::load_again(&directory, &directory, &env, &mut seen, &before);
+    let (tools, kept) = again.expect("it is valid");
+    assert_eq!(tools.merged["agent"]["mine"]["permission"], json!({"edit": "ask"}));
+    assert!(kept.is_empty(), "{kept:?}");
+}
+
+#[test]
+fn what_is_odd_without_a_service_depends_on_what_may_bring_tools() {
+    let rules = ("w/opencode.json", r#"{"permission": {"bahs": "ask", "deploy": "ask"}}"#);
+    let check = |more: (&str, &str), expected: usize| {
+        let machine = Machine::new(&[rules, more]);
+        let tools = machine.check("w", &[]);
+        assert_eq!(tools.warnings_alone().len(), expected, "{:?}", tools.warnings_alone());
+    };
+    check(("w/x", ""), 2);
+    check(("w/.opencode/tool/deploy.ts", ""), 1);
+    check(("home/.config/opencode/opencode.json", r#"{"plugin": ["p"]}"#), 1);
+    check(
+        (
+            "w/opencode.jsonc",
+            r#"{"mcp": {"s": {"type": "local", "command": ["x"]}}}"#,
+        ),
+        1,
+    );
+}
+
+#[test]
+fn agent_files_that_are_not_whole_are_told() {
+    let tools = Machine::new(&[
+        ("w/.opencode/agent/a.md", "---\npermission:\n  bash: deny\n"),
+        ("w/.opencode/agent/b.md", ""),
+        ("w/.opencode/agent/c.md", "---\n---\ntext"),
+    ])
+    .check("w", &[]);
+    assert_eq!(tools.unfinished.len(), 2, "{:?}", tools.unfinished);
+    assert_eq!(tools.warnings.len(), 1, "{:?}", tools.warnings);
+    assert!(
+        tools.warnings[0].contains("a.md: its first lines say nothing"),
+        "{:?}",
+        tools.warnings
+    );
+}

@@ -2,9 +2,7 @@
 //!
 //! *Invariant:* a leaf: nothing is looked up.
 
-use std::net::IpAddr;
-
-use toolgate_web::Url;
+use toolgate_web::{Url, is_loopback};
 
 /// Says whether an address is that of a server, without a path and a user.
 pub(super) fn is_server(address: &str) -> bool {
@@ -16,8 +14,5 @@ pub(super) fn is_server(address: &str) -> bool {
 
 /// Says whether a server is on this machine.
 pub(super) fn is_local(address: &str) -> bool {
-    let url = Url::parse(address).ok();
-    let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    Url::parse(address).is_ok_and(|url| is_loopback(&url))
 }

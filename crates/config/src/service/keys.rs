@@ -170,7 +170,7 @@ keys! { |layers|
     pub listen: ListenConfig in "listen." {
         /// Address and port for gRPC, gRPC-Web, MCP and the console (`--listen`), or `none`.
         tcp: Option<SocketAddr> = parse::address(DEFAULT_TCP), DEFAULT_TCP.parse().ok();
-        /// The path of a Unix socket (`--socket`), or `none`. With `XDG_RUNTIME_DIR` the default is in that folder.
+        /// The path of a Unix socket (`--socket`), or `none`. The default is in `XDG_RUNTIME_DIR`, or in `data_dir` if that is set or there is no such folder.
         unix: Option<PathBuf> = parse::socket().or_none(), None;
         /// Accept an address that other machines can reach without TLS, because something in front of the service encrypts
         /// (`--insecure`).

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolgate_model::audit_key::Key as AuditKey;
-use toolgate_permission::{Unattended, hints};
+use toolgate_permission::Unattended;
 use toolgate_web as net;
 
 use super::keys::*;
-use super::layers::{Layer, Layers, variable_of};
+use super::layers::{Layer, Layers};
 use super::parse::MAX_SOCKET_PATH_BYTES;
 use super::values::*;
-use super::{roles, secrets, telemetry};
+use super::{roles, secrets, telemetry, variables};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
 use crate::units::show_size;
@@ -259,7 +259,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     let search_key = search_key(&mut layers, keys.search.key_file.as_ref().map(|(_, key)| key));
     layers.show("sandbox.agents", keys.sandbox.show_agents());
     let [traces, metrics] = telemetry::collectors(&mut layers, keys.telemetry.otlp_endpoint.as_ref());
-    layers.warnings.extend(unknown_variables(env));
+    layers.warnings.extend(variables::unknown(env));
     Ok(Config {
         data_dir: general.data_dir,
         drain_grace: general.drain_grace,
@@ -351,7 +351,9 @@ fn listen(
 ) -> Result<ListenConfig, ConfigError> {
     // The usual path is that of a service that runs calls.
     if !is_gateway && !layers.has("listen.unix") {
-        let socket = layers.env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
+        // Services side by side have data directories of their own, and so each has its socket.
+        let folder = layers.env.runtime_dir().filter(|_| !layers.has("data_dir"));
+        let socket = folder.unwrap_or(data_dir).join("toolgate.sock");
         if socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
             layers.show("listen.unix", socket.display().to_string());
             listen.unix = Some(socket);
@@ -565,51 +567,4 @@ fn search_key(layers: &mut Layers<'_>, of_file: Option<&ApiKey>) -> Option<ApiKe
                 None
             }
         })
-}
-
-/// Variables that are no keys of the configuration and are read all the same. The last one is what a service says to the
-/// servers that it starts.
-#[rustfmt::skip]
-const OTHER_VARIABLES: [&str; 14] = [
-    "TOOLGATE_AGENT", "TOOLGATE_COLOR", "TOOLGATE_CONFIG", "TOOLGATE_LOG", "TOOLGATE_NAME", "TOOLGATE_SERVER",
-    "TOOLGATE_SESSION", "TOOLGATE_TLS_CA", "TOOLGATE_TLS_CERT", "TOOLGATE_TLS_KEY", "TOOLGATE_TOKEN",
-    "TOOLGATE_TOKEN_FILE", "TOOLGATE_WORKSPACE", "TOOLGATE_MCP_DEPTH",
-];
-
-/// Returns a sentence for each variable that looks like ours and is none.
-fn unknown_variables(env: &Environment) -> Vec<String> {
-    let known: Vec<String> = KEYS.iter().map(|key| variable_of(key.path)).collect();
-    let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
-    let ours = env.vars().filter(|(name, _)| name.starts_with("TOOLGATE_"));
-    let unknown = ours.filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|one| one == *name));
-    unknown
-        .map(|(name, _)| {
-            let meant = hints::nearest(name, known());
-            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-            format!("the variable {name} is not known and has no effect{meant}")
-        })
-        .collect()
-}
-
-/// Returns whether Kubernetes sets such a variable for a service whose name begins with `toolgate`, for instance
-/// `TOOLGATE_PORT_50551_TCP_ADDR`.
-fn is_of_kubernetes(name: &str, value: &str) -> bool {
-    let is_url = ["tcp://", "udp://", "sctp://"]
-        .iter()
-        .any(|scheme| value.starts_with(scheme));
-    let of_port = |rest: &str| {
-        let parts: Vec<&str> = rest.split('_').collect();
-        let is_known = matches!(
-            parts[1..],
-            ["TCP" | "UDP" | "SCTP"] | ["TCP" | "UDP" | "SCTP", "PROTO" | "PORT" | "ADDR"]
-        );
-        is_known && parts[0].parse::<u16>().is_ok()
-    };
-    name.ends_with("_SERVICE_HOST")
-        || name.ends_with("_SERVICE_PORT")
-        || name.contains("_SERVICE_PORT_")
-        || (name.ends_with("_PORT") && is_url)
-        || name
-            .match_indices("_PORT_")
-            .any(|(at, mark)| of_port(&name[at + mark.len()..]))
 }

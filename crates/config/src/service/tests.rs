@@ -74,6 +74,10 @@ fn folders_of_the_login_session() {
     let config = Config::load(None, RawConfig::default(), &environment(&vars)).expect("it is valid");
     assert_eq!(config.listen.unix.as_deref(), Some(Path::new("/run/u/toolgate.sock")));
     assert_eq!(config.data_dir, Path::new("/data/toolgate"));
+    // Services side by side do not meet at one socket.
+    let given = RawConfig::default().with_some("data_dir", Some("/own"));
+    let config = Config::load(None, given, &environment(&vars)).expect("it is valid");
+    assert_eq!(config.listen.unix.as_deref(), Some(Path::new("/own/toolgate.sock")));
 }
 
 #[test]
@@ -453,7 +457,10 @@ fn unknown_variables_are_warned_of() {
     check(&[("TOOLGATE_PORT", "50551")], &[meant, "TOOLGATE_PORT is not known"]);
     check(
         &[("TOOLGATE_UNATTENDED", "refuse")],
-        &[meant, "TOOLGATE_UNATTENDED is not known"],
+        &[
+            meant,
+            "TOOLGATE_UNATTENDED is not known and has no effect; did you mean TOOLGATE_PERMISSION_UNATTENDED?",
+        ],
     );
 }
 

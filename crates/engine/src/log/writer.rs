@@ -555,7 +555,13 @@ impl LogWriter {
         if is_recorded {
             metrics::count_end(&self.log.metrics, &self.record.tool, &ending);
         }
-        tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
+        tracing::info!(
+            workspace = %self.record.origin.workspace,
+            outcome = failure.unwrap_or("completed"),
+            ran = ?ending.timing.ran,
+            waited = ?ending.timing.waited,
+            "the call has ended"
+        );
         if let Some(trace) = self.call.trace.get() {
             trace.end(failure);
         }

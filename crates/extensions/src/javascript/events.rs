@@ -5,26 +5,29 @@
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use toolgate_tool::Hold;
 
+use super::host::Conversation;
 use super::script::Module;
 
-/// Events that wait, and those that are being taken in.
+/// Events that wait, and those that are being taken in; and what all of them may take.
 const MAX_WAITING: usize = 1024;
 const MAX_RUNNING: usize = 64;
+const MAX_BYTES: u32 = 16 * 1024 * 1024;
 
-/// How long a plugin may take for one.
+/// How long a plugin may take for one, and how often in a row it may take longer before it is told nothing more.
 const LIMIT: Duration = Duration::from_secs(30);
+const MAX_LATE: u32 = 3;
 
 /// Who hears of what happens, in all workspaces.
 pub(super) struct Feeds {
@@ -36,10 +39,14 @@ pub(super) struct Feeds {
 }
 
 struct Feed {
-    events: mpsc::Sender<Value>,
+    events: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
     /// Whether something was left out, and that has been said.
     is_late: AtomicBool,
 }
+
+/// An event, and the room that it takes until it was taken in.
+type Waiting = (Value, OwnedSemaphorePermit);
 
 impl Default for Feeds {
     fn default() -> Self {
@@ -82,7 +89,8 @@ impl Feeds {
         }
         let (events, waiting) = mpsc::channel(MAX_WAITING);
         let is_late = AtomicBool::new(false);
-        feeds.insert(workspace.to_owned(), Feed { events, is_late });
+        let room = Arc::new(Semaphore::new(MAX_BYTES as usize));
+        feeds.insert(workspace.to_owned(), Feed { events, room, is_late });
         Some(Running {
             events: waiting,
             listeners: listeners.clone(),
@@ -114,9 +122,16 @@ impl Feeds {
 
     /// Tells of something.
     pub(super) fn tell(&self, workspace: &str, event: Value) {
+        let size = u32::try_from(event.to_string().len())
+            .unwrap_or(MAX_BYTES)
+            .min(MAX_BYTES);
         let feeds = self.feeds.lock();
         let Some(feed) = feeds.get(workspace) else { return };
-        match feed.events.try_send(event) {
+        let room = feed.room.clone().try_acquire_many_owned(size).ok();
+        match room
+            .ok_or(())
+            .and_then(|room| feed.events.try_send((event, room)).map_err(drop))
+        {
             Ok(()) => feed.is_late.store(false, Ordering::Relaxed),
             Err(_) if feed.is_late.swap(true, Ordering::Relaxed) => {}
             Err(_) => tracing::warn!(
@@ -133,20 +148,25 @@ pub(super) struct Listeners(Mutex<Vec<Arc<Module>>>);
 
 /// Hands events on to those who hear, until it is dropped or its workspace is forgotten.
 pub(super) struct Running {
-    events: mpsc::Receiver<Value>,
+    events: mpsc::Receiver<Waiting>,
     listeners: Arc<Listeners>,
 }
 
 impl Running {
     pub(super) async fn run(mut self) {
         let mut taking_in = FuturesUnordered::new();
+        let mut late = Late::default();
         loop {
             tokio::select! {
-                Some(()) = taking_in.next(), if !taking_in.is_empty() => {}
+                Some((module, is_late)) = taking_in.next(), if !taking_in.is_empty() => late.count(&module, is_late),
                 event = self.events.recv(), if taking_in.len() < MAX_RUNNING => {
-                    let Some(event) = event else { return };
+                    let Some((event, room)) = event else { return };
+                    let room = Arc::new(room);
                     let listeners = self.listeners.0.lock().clone();
                     for module in listeners {
+                        if late.is_given_up(&module) {
+                            continue;
+                        }
                         let request = json!({
                             "op": "hook",
                             "point": "event",
@@ -154,17 +174,7 @@ impl Running {
                             "output": {},
                         });
                         match module.request(request).await {
-                            Ok(conversation) => taking_in.push(async move {
-                                let answer = tokio::time::timeout(LIMIT, conversation.answer()).await;
-                                let failed = match answer {
-                                    Ok(Ok(answer)) => answer["error"]["message"].as_str().map(str::to_owned),
-                                    Ok(Err(problem)) => Some(problem),
-                                    Err(_) => Some(format!("it took longer than {} s", LIMIT.as_secs())),
-                                };
-                                if let Some(problem) = failed {
-                                    tracing::warn!(plugin = module.shown(), problem, "the hook `event` failed");
-                                }
-                            }),
+                            Ok(conversation) => taking_in.push(take_in(module, conversation, room.clone())),
                             Err(problem) => tracing::debug!(plugin = module.shown(), problem, "nobody hears"),
                         }
                     }
@@ -172,4 +182,58 @@ impl Running {
             }
         }
     }
+}
+
+/// Waits until a plugin has taken an event in. Says whether it took too long.
+async fn take_in(
+    module: Arc<Module>,
+    conversation: Conversation,
+    _room: Arc<OwnedSemaphorePermit>,
+) -> (Arc<Module>, bool) {
+    let answer = tokio::time::timeout(LIMIT, conversation.answer()).await;
+    let is_late = answer.is_err();
+    let failed = match answer {
+        Ok(Ok(answer)) => answer["error"]["message"].as_str().map(str::to_owned),
+        Ok(Err(problem)) => Some(problem),
+        Err(_) => Some(format!("it took longer than {} s", LIMIT.as_secs())),
+    };
+    if let Some(problem) = failed {
+        tracing::warn!(plugin = module.shown(), problem, "the hook `event` failed");
+    }
+    (module, is_late)
+}
+
+/// Those that took too long, and how often in a row. One that has changed is another one.
+#[derive(Default)]
+struct Late(Vec<(Weak<Module>, u32)>);
+
+impl Late {
+    fn count(&mut self, module: &Arc<Module>, is_late: bool) {
+        self.0.retain(|(other, _)| other.strong_count() > 0);
+        let known = self.0.iter().position(|(other, _)| is_same(other, module));
+        match (is_late, known) {
+            (false, None) => {}
+            (false, Some(at)) => drop(self.0.swap_remove(at)),
+            (true, None) => self.0.push((Arc::downgrade(module), 1)),
+            (true, Some(at)) => {
+                let times = &mut self.0[at].1;
+                *times = times.saturating_add(1);
+                if *times == MAX_LATE {
+                    tracing::warn!(
+                        plugin = module.shown(),
+                        "the hook `event` took too long {MAX_LATE} times in a row: it is called again when the plugin has changed"
+                    );
+                }
+            }
+        }
+    }
+
+    fn is_given_up(&self, module: &Arc<Module>) -> bool {
+        let is_given_up = |(other, times): &(Weak<Module>, u32)| *times >= MAX_LATE && is_same(other, module);
+        self.0.iter().any(is_given_up)
+    }
+}
+
+fn is_same(one: &Weak<Module>, other: &Arc<Module>) -> bool {
+    std::ptr::eq(one.as_ptr(), Arc::as_ptr(other))
 }

@@ -4,9 +4,9 @@
 //! The protocol is rmcp's: authorization code with PKCE, discovery (RFC 9728, RFC 8414), registration (RFC 7591) or a document
 //! that describes the client, and the checks of who has answered (RFC 9207). What it asks for is sent from here.
 //!
-//! *Invariant:* an address that a server names is asked by the rules of `oauth`: over TLS or at the host that was configured, and
-//! at another host only if that is of the public internet or listed. The configured host must answer itself; redirects of others
-//! are followed by the rules of the network. rmcp's own words about it reach no log: there are codes and tokens in them.
+//! *Invariant:* an address that a server names is asked by the rules of `guards`, and the page that a person is sent to is one by
+//! these rules, too. Redirects are answers, which rmcp follows as new requests, by the same rules. What is asked for is bounded.
+//! rmcp's own words about it reach no log: there are codes and tokens in them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
 use super::dispatcher::{shortened_line, with_causes};
+use super::guards;
 use super::oauth::{self, TokenError};
 
 /// Bytes of the largest answer that is taken.
@@ -80,6 +81,7 @@ pub struct Authorization {
     issuer: Option<String>,
     address: String,
     state: String,
+    scopes: Vec<String>,
 }
 
 impl Authorization {
@@ -98,7 +100,7 @@ impl Authorization {
             server: server.clone(),
             network,
         });
-        let mut manager = AuthorizationManager::new_with_oauth_http_client(server, sender).await?;
+        let mut manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), sender).await?;
         let challenge = Some(wish.challenge.as_str()).filter(|challenge| !challenge.is_empty());
         let found = manager.resolve_metadata_from_challenge(challenge).await?.metadata;
         let issuer = found.issuer.clone();
@@ -113,6 +115,7 @@ impl Authorization {
             true => manager.select_initial_scopes(&[]).await,
             false => wish.scopes,
         };
+        let scopes = guards::bounded(scopes);
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let document = wish.document.filter(|_| takes_documents);
         let known = wish.client.or(document.map(|id| OAuthClient { id, secret: None }));
@@ -133,21 +136,28 @@ impl Authorization {
             }
         };
         let address = manager.get_authorization_url(&scopes).await?;
-        let page = Url::parse(&address)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https"));
-        let Some(page) = page else {
-            let text = "the server names no page of the web where people could log in";
+        let Some(page) = guards::allowed(&address, &server) else {
+            let text =
+                "the server names no page where people could log in safely: neither over TLS nor where it is itself";
             return Err(AuthorizationError::Failed(text.to_owned()));
         };
-        let state = page.query_pairs().find(|(name, _)| name == "state");
+        let text = |key: &str| {
+            let found = page.query_pairs().find(|(name, _)| name == key);
+            found.map(|(_, text)| text.into_owned()).unwrap_or_default()
+        };
         Ok(Self {
             manager,
             client,
             issuer,
-            state: state.map(|(_, state)| state.into_owned()).unwrap_or_default(),
+            state: text("state"),
+            scopes: text("scope").split_whitespace().map(str::to_owned).collect(),
             address,
         })
+    }
+
+    /// Returns what the login is asked for; nothing if that is left to who gives it.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes
     }
 
     /// Returns the page that the person has to visit.
@@ -187,17 +197,17 @@ impl Authorization {
         let written = serde_json::to_vec(&exchanged).unwrap_or_default();
         let tokens = oauth::granted(&written).map_err(|error| match error {
             TokenError::Failed(problem) => AuthorizationError::Failed(problem),
-            TokenError::Refused | TokenError::UnknownClient => {
+            TokenError::Refused(_) | TokenError::UnknownClient => {
                 AuthorizationError::Failed("the answer holds no token".to_owned())
             }
         })?;
         Ok(Login {
+            expires: tokens.expires(),
             token: tokens.access,
             refresh: tokens.refresh,
-            expires: tokens.lasts.map(|lasts| std::time::SystemTime::now() + lasts),
             client: Some(self.client.clone()),
             issuer: self.issuer.clone(),
-            scopes: self.manager.get_current_scopes().await,
+            scopes: guards::bounded(self.manager.get_current_scopes().await),
         })
     }
 }
@@ -211,19 +221,16 @@ struct Sender {
 impl Sender {
     async fn send(&self, request: OAuthHttpRequest) -> Result<oauth2::HttpResponse, OAuthHttpClientError> {
         let (parts, body) = request.request.into_parts();
-        let url = oauth::allowed(&parts.uri.to_string(), &self.server);
-        let url = url.ok_or("the server names an address that is not asked: neither over TLS nor at its own host")?;
-        let is_at_home = url.host() == self.server.host();
+        let url = guards::allowed(&parts.uri.to_string(), &self.server);
+        let url =
+            url.ok_or("the server names an address that is not asked: neither over TLS nor where it is itself")?;
         let request = Request {
             url,
             headers: parts.headers,
             body: (parts.method == Method::POST).then(|| body.into()),
             deadline: Instant::now() + REQUEST_LIMIT,
         };
-        let reply = match is_at_home {
-            true => self.network.request_named_itself(request).await?,
-            false => self.network.request(request).await?,
-        };
+        let reply = guards::ask(request, &self.server, &self.network).await?;
         let mut response = oauth2::http::Response::builder().status(reply.status());
         for (name, value) in reply.headers() {
             response = response.header(name, value);

@@ -40,8 +40,11 @@ pub(super) const WITHOUT_HANDSHAKE: &str = "2026-07-28";
 /// What servers say to a handshake that know none: no such method, no such version, or headers that are missing.
 const WITHOUT_HANDSHAKES: [i64; 3] = [METHOD_NOT_FOUND, -32022, -32020];
 
-/// Pauses before a lost subscription is made again.
-const LISTEN_PAUSE: Duration = Duration::from_secs(5);
+/// Asks a server without a handshake to tell what changes; answered when it does so no more.
+pub(super) const LISTEN: &str = "subscriptions/listen";
+
+/// The pause before that is asked again.
+pub(super) const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// Pages of a list that are read.
 const MAX_PAGES: usize = 1000;
@@ -54,7 +57,7 @@ const MAX_LIST: usize = 8 << 20;
 const MAX_NAME: usize = 256;
 
 /// How long progress may put off the end of one request.
-const MAX_CALL: Duration = Duration::from_secs(60 * 60);
+pub(super) const MAX_CALL: Duration = Duration::from_secs(60 * 60);
 
 /// The way of messages to a server.
 #[async_trait]
@@ -238,7 +241,7 @@ impl Link {
         });
         loop {
             let params = json!({ "notifications": notifications });
-            let listened = self.request("subscriptions/listen", params, MAX_CALL).await;
+            let listened = self.request(LISTEN, params, MAX_CALL).await;
             if let Err(RequestError::Server(problem)) = listened {
                 return tracing::debug!(problem = problem.message, "the server tells of no changes");
             }
@@ -347,13 +350,24 @@ impl Link {
         params: Value,
         limit: Duration,
     ) -> Result<Value, RequestError> {
-        let never = CancellationToken::new();
+        self.request_until(method, params, limit, &CancellationToken::new())
+            .await
+    }
+
+    /// Makes a request that may be given up.
+    pub(super) async fn request_until(
+        &self,
+        method: &'static str,
+        params: Value,
+        limit: Duration,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, RequestError> {
         let asked = Asked {
             method,
             params,
             headers: &[],
         };
-        self.request_with(asked, limit, &never, None).await
+        self.request_with(asked, limit, cancelled, None).await
     }
 
     async fn request_with(

@@ -354,7 +354,8 @@ impl Dispatcher {
 
     /// Keeps what is wrong with the connection, should it end; the first reason counts.
     pub(super) fn report_problem(&self, problem: impl Into<String>) {
-        self.problem.lock().get_or_insert(problem.into());
+        let problem = shortened_line(&problem.into());
+        self.problem.lock().get_or_insert(problem);
     }
 
     /// Returns what is wrong with the connection, if something is.
@@ -365,7 +366,8 @@ impl Dispatcher {
     /// Gives the connection up; the first reason counts, and a problem that was reported before.
     pub(super) fn lose(&self, loss: Disconnect) {
         let problem = match &loss {
-            Disconnect::Failed(problem) => problem.clone(),
+            // There may be words of the server in it.
+            Disconnect::Failed(problem) => shortened_line(problem),
             Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
                 format!("The server wants a login. {}", log_in(&self.about.server))
             }
@@ -584,6 +586,23 @@ mod tests {
             dispatcher.enqueue(message);
             assert_eq!(dispatcher.loss(), Some(does_not_read.clone()));
             assert_eq!(dispatcher.problem().as_deref(), Some(DOES_NOT_READ));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reason_is_a_short_line_whatever_the_server_said() {
+        for is_reported in [false, true] {
+            let (dispatcher, _queue) = dispatcher();
+            let said = format!("HTTP 500: \u{1b}[2J\nall is well{}", "x".repeat(64 << 10));
+            if is_reported {
+                dispatcher.report_problem(said.clone());
+            }
+            dispatcher.lose(Disconnect::Failed(said));
+            let Disconnect::Failed(problem) = dispatcher.lost().await else {
+                panic!("it failed");
+            };
+            assert!(problem.len() < 1000 && !problem.contains(char::is_control), "{problem}");
+            assert_eq!(dispatcher.problem(), Some(problem));
         }
     }
 

@@ -11,8 +11,8 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use toolgate_web::Network;
 
 use super::dispatcher::{Disconnect, Dispatcher, log_in, shortened_line, with_causes};
+use super::guards;
 use super::login::{Credentials, LoginError};
-use super::oauth;
 
 /// Returns headers as they are sent.
 ///
@@ -81,7 +81,7 @@ impl Endpoint {
             match response.status() {
                 StatusCode::UNAUTHORIZED => {}
                 StatusCode::FORBIDDEN if token.is_some() => {
-                    let Some(lacking) = oauth::lacking(&challenge) else {
+                    let Some(lacking) = guards::lacking(&challenge) else {
                         return Ok(response);
                     };
                     let other = match (&self.credentials, is_renewed) {
@@ -106,6 +106,10 @@ impl Endpoint {
                     continue;
                 }
             }
+            if self.logs_in_by_itself() {
+                let problem = "The server refuses the token that this client was given";
+                return Err(self.lose(Disconnect::Failed(problem.to_owned())));
+            }
             return Err(self.lose(Disconnect::NeedsAuth { challenge }));
         }
     }
@@ -113,6 +117,12 @@ impl Endpoint {
     /// Keeps what a login lacks, so that the next one has it, and returns what is wrong.
     async fn note_lack(&self, scopes: Vec<String>) -> String {
         let lacking = shortened_line(&scopes.join(" "));
+        if self.logs_in_by_itself() {
+            return format!(
+                "The token of this client is not good for this (it lacks: {lacking}). Add that to `oauth.scope` in the \
+                 server's entry of the configuration."
+            );
+        }
         if let Some(credentials) = &self.credentials {
             credentials.lacks(scopes).await;
         }
@@ -136,7 +146,7 @@ impl Endpoint {
                 challenge: String::new(),
             },
             LoginError::Unregistered => Disconnect::NeedsRegistration,
-            LoginError::Failed(_) => Disconnect::Failed(text),
+            LoginError::Failed(_) | LoginError::NoToken(_) => Disconnect::Failed(text),
         })
     }
 
@@ -144,6 +154,13 @@ impl Endpoint {
     fn lose(&self, loss: Disconnect) -> String {
         self.dispatcher.lose(loss);
         self.dispatcher.problem().unwrap_or_default()
+    }
+
+    /// Returns whether no person is needed for a login.
+    fn logs_in_by_itself(&self) -> bool {
+        self.credentials
+            .as_ref()
+            .is_some_and(|credentials| credentials.by_itself())
     }
 
     /// Returns whether the configuration logs in by itself.

@@ -29,7 +29,7 @@ const MAX_PROBLEM: usize = 64 << 10;
 /// The pause before a stream is taken up again, at first and at most, unless the server says otherwise.
 const RESUME_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// The pause before a stream is taken up again that broke off.
+/// The pause before a stream is taken up again that broke off, and the shortest that a server can ask for.
 const BROKEN_PAUSE: Duration = Duration::from_millis(100);
 
 const EVENT_STREAM: &str = "text/event-stream";
@@ -249,7 +249,7 @@ impl Streamable {
             let (problem, mut pause) = loop {
                 let event = match events.next().await {
                     Some(Ok(event)) => event,
-                    None => break ("Connection closed".to_owned(), retry.unwrap_or(RESUME_PAUSE.0)),
+                    None => break ("Connection closed".to_owned(), pause_of(retry)),
                     Some(Err(EventsError::Broken(problem))) => break (problem, BROKEN_PAUSE),
                     Some(Err(EventsError::TooLarge)) => {
                         match id {
@@ -260,7 +260,7 @@ impl Streamable {
                     }
                 };
                 last_event = event.id.or(last_event);
-                retry = event.retry.map(Duration::from_millis).or(retry);
+                retry = event.retry.or(retry);
                 let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
                 if let (true, Some(data)) = (is_message, event.data)
                     && let Err(problem) = dispatcher.receive(data.as_bytes())
@@ -302,6 +302,12 @@ impl Streamable {
             _ => check_events(response).await.map_err(NotResumed::Failed),
         }
     }
+}
+
+/// Returns the pause before a stream is taken up again that ended in order; a server may say how many milliseconds.
+fn pause_of(retry: Option<u64>) -> Duration {
+    let wanted = retry.map_or(RESUME_PAUSE.0, Duration::from_millis);
+    wanted.clamp(BROKEN_PAUSE, RESUME_PAUSE.1)
 }
 
 /// Why there is no stream of events.
@@ -373,4 +379,18 @@ async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, String
         body.extend_from_slice(&chunk);
     }
     Ok(Some(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_neither_hurries_nor_stops_a_stream() {
+        let check = |retry: Option<u64>, expected: u64| assert_eq!(pause_of(retry), Duration::from_millis(expected));
+        check(None, 1000);
+        check(Some(0), 100);
+        check(Some(500), 500);
+        check(Some(u64::MAX), 300_000);
+    }
 }

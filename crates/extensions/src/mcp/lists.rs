@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::client::RequestError;
+use super::follows::{Follow, Follows};
 use super::names::full_name;
 use super::passed;
 use super::shared::{List, Shared};
@@ -55,7 +56,6 @@ impl Owned {
         let (link, offers) = self.server.open().ok_or("the server is not there")?;
         let may = match method {
             "completion/complete" => offers.completions,
-            "resources/subscribe" | "resources/unsubscribe" => offers.watched,
             _ => false,
         };
         if !may {
@@ -64,12 +64,26 @@ impl Owned {
         let answer = link.request(method, params, SMALL_LIMIT).await;
         answer.map_err(|error: RequestError| error.to_string())
     }
+
+    /// Has the server tell of it, if it is a resource, until what is returned is dropped: also when the server is lost and back.
+    ///
+    /// # Errors
+    /// It does not; the text says why.
+    pub async fn follow(&self) -> Result<Follow, String> {
+        let (link, offers) = self.server.open().ok_or("the server is not there")?;
+        match offers.watched {
+            true => self.server.follows().follow(&link, &self.name).await,
+            false => Err("the server does not tell of changes".to_owned()),
+        }
+    }
 }
 
 /// The servers of all workspaces, as far as they can be asked.
 pub(super) struct Known {
     /// By workspace, in the order in which they were named. Never held across an await.
     servers: Mutex<HashMap<String, Vec<Arc<Shared>>>>,
+    /// What clients follow, by workspace and server. Never held across an await.
+    follows: Mutex<HashMap<(String, String), Arc<Follows>>>,
     pub(super) announced: broadcast::Sender<Announced>,
 }
 
@@ -77,6 +91,7 @@ impl Default for Known {
     fn default() -> Self {
         Self {
             servers: Mutex::default(),
+            follows: Mutex::default(),
             announced: broadcast::Sender::new(MAX_CHANGES),
         }
     }
@@ -93,6 +108,14 @@ impl Known {
 
     pub(super) fn forget(&self, workspace: &str) {
         self.servers.lock().remove(workspace);
+        self.follows.lock().retain(|(of, _), _| of != workspace);
+    }
+
+    /// Returns what clients follow at a server, which may have been another one of this name until now.
+    pub(super) fn follows(&self, workspace: &str, name: &str) -> Arc<Follows> {
+        let mut all = self.follows.lock();
+        all.retain(|_, follows| Arc::strong_count(follows) > 1 || !follows.is_empty());
+        Arc::clone(all.entry((workspace.to_owned(), name.to_owned())).or_default())
     }
 
     pub(super) fn forget_one(&self, workspace: &str, name: &str) {

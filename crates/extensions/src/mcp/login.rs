@@ -1,4 +1,5 @@
-//! Logins at servers that are reached by HTTP: looked up where they are kept, renewed when their time is over.
+//! Logins at servers that are reached by HTTP: looked up where they are kept, renewed when their time is over. A client that logs
+//! in by itself gets its tokens here, and they are kept nowhere else.
 //!
 //! *Invariant:* a login is renewed by one at a time and to the end, since a server may take a refresh token only once. No
 //! token is in an error, a log or a debug text.
@@ -38,6 +39,9 @@ pub trait Logins: Send + Sync + 'static {
     /// Returns the client that is configured for this server, whatever client the kept login has.
     fn client(&self) -> Option<OAuthClient>;
 
+    /// Returns how the client logs in by itself; none if a person does it.
+    fn by_itself(&self) -> Option<ByItself>;
+
     /// Says whether a document describes a client, for servers that take that in the place of a registration.
     fn has_document(&self) -> bool;
 
@@ -46,6 +50,17 @@ pub trait Logins: Send + Sync + 'static {
     /// # Errors
     /// It cannot be written.
     fn lacks(&self, scopes: &[String]) -> io::Result<()>;
+}
+
+/// How a client logs in without a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByItself {
+    /// Who gives it tokens, and alone is sent its secret.
+    pub issuer: Url,
+    /// The client, with its secret.
+    pub client: OAuthClient,
+    /// What the token is to be good for; none for what the server says.
+    pub scopes: Vec<String>,
 }
 
 fn is_good(login: &Login) -> bool {
@@ -63,12 +78,14 @@ pub(super) enum LoginError {
     Unregistered,
     #[error("the login cannot be renewed: {0}")]
     Failed(String),
+    #[error("there is no token for this client: {0}")]
+    NoToken(String),
 }
 
 impl From<TokenError> for LoginError {
     fn from(error: TokenError) -> Self {
         match error {
-            TokenError::Refused => Self::Over,
+            TokenError::Refused(_) => Self::Over,
             TokenError::UnknownClient => Self::Unregistered,
             TokenError::Failed(problem) => Self::Failed(problem),
         }
@@ -111,9 +128,19 @@ impl Credentials {
 
     /// Changes how one logs in there. What is known stays, and who renews the login: two would use one refresh token.
     pub(super) fn change(&self, logins: Arc<dyn Logins>) {
-        *self.logins.lock() = logins;
-        // For another client it may be good.
-        self.state().over = None;
+        let now = logins.by_itself();
+        let before = std::mem::replace(&mut *self.logins.lock(), logins).by_itself();
+        let mut known = self.state();
+        match now == before {
+            // For another client it may be good.
+            true => known.over = None,
+            false => *known = Known::default(),
+        }
+    }
+
+    /// Says whether the client logs in by itself.
+    pub(super) fn by_itself(&self) -> bool {
+        self.logins().by_itself().is_some()
     }
 
     fn logins(&self) -> Arc<dyn Logins> {
@@ -138,7 +165,7 @@ impl Credentials {
         };
         match used {
             // A server that wants one will say so.
-            None if is_looked_up => Ok(None),
+            None if is_looked_up && !self.by_itself() => Ok(None),
             Some(login) if is_good(&login) => Ok(Some(login.token)),
             Some(_) | None => self.instead_of(None, "", network).await,
         }
@@ -168,6 +195,10 @@ impl Credentials {
         network: Network,
     ) -> Result<Option<String>, LoginError> {
         let _alone = self.renewing.lock().await;
+        if let Some(client) = self.logins().by_itself() {
+            let token = self.for_client(&client, refused.as_ref(), &challenge, &network);
+            return token.await.map(Some);
+        }
         // Somebody may have logged in, or renewed it, in the meantime.
         let Some(login) = self.look().await else {
             return Ok(None);
@@ -195,9 +226,9 @@ impl Credentials {
             }
         };
         let new = Login {
+            expires: tokens.expires(),
             token: tokens.access,
             refresh: Some(tokens.refresh.unwrap_or(refresh)),
-            expires: tokens.lasts.map(|lasts| SystemTime::now() + lasts),
             client: login.client.clone(),
             issuer: login.issuer.clone(),
             scopes: login.scopes.clone(),
@@ -207,14 +238,56 @@ impl Credentials {
         Ok(Some(token))
     }
 
+    /// Returns a token for a client that logs in by itself: the one that there is, unless it is the one that was refused.
+    async fn for_client(
+        &self,
+        client: &ByItself,
+        refused: Option<&String>,
+        challenge: &str,
+        network: &Network,
+    ) -> Result<String, LoginError> {
+        let used = self.state().used.clone();
+        if let Some(login) = used.filter(|login| is_good(login) && refused != Some(&login.token)) {
+            return Ok(login.token);
+        }
+        let wanted = (&client.issuer, &*client.scopes);
+        let given = oauth::for_client(&self.url, challenge, wanted, &client.client, network);
+        let given = tokio::time::timeout(RENEWAL_TIMEOUT, given).await;
+        let given = given.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned())));
+        let tokens = given.map_err(|error| {
+            LoginError::NoToken(match error {
+                TokenError::Refused(why) => format!("it was refused ({why})"),
+                TokenError::UnknownClient => {
+                    "the client is not known there, or its secret is wrong (`oauth.clientId`, `oauth.clientSecret`)"
+                        .to_owned()
+                }
+                TokenError::Failed(problem) => problem,
+            })
+        })?;
+        let token = tokens.access.clone();
+        self.state().used = Some(Login {
+            expires: tokens.expires(),
+            token: tokens.access,
+            // The secret does for it.
+            refresh: None,
+            client: None,
+            issuer: None,
+            scopes: Vec::new(),
+        });
+        Ok(token)
+    }
+
     /// Returns the token of a login that somebody has made since.
     pub(super) async fn other_than(&self, token: Option<&str>) -> Option<String> {
+        if self.by_itself() {
+            return None;
+        }
         let _alone = self.renewing.lock().await;
         let login = self.look().await?;
         (is_good(&login) && token != Some(&login.token)).then_some(login.token)
     }
 
-    /// Notes what the server has said that the login lacks.
+    /// Notes what the server has said that the login lacks, for the person who logs in next.
     pub(super) async fn lacks(&self, scopes: Vec<String>) {
         let logins = self.logins();
         let noted = tokio::task::spawn_blocking(move || logins.lacks(&scopes)).await;
@@ -274,7 +347,7 @@ impl Credentials {
 mod tests {
     use super::*;
 
-    struct Configured(&'static str);
+    struct Configured(&'static str, Option<ByItself>);
 
     impl Logins for Configured {
         fn load(&self) -> Option<Login> {
@@ -292,6 +365,10 @@ mod tests {
             })
         }
 
+        fn by_itself(&self) -> Option<ByItself> {
+            self.1.clone()
+        }
+
         fn has_document(&self) -> bool {
             false
         }
@@ -304,11 +381,49 @@ mod tests {
     #[test]
     fn a_changed_client_is_used_by_those_who_have_the_login_already() {
         let url = Url::parse("https://a.example").unwrap();
-        let one = Arc::new(Credentials::new(url, Arc::new(Configured("old")), TaskTracker::new()));
+        let one = Arc::new(Credentials::new(
+            url,
+            Arc::new(Configured("old", None)),
+            TaskTracker::new(),
+        ));
         let other = Arc::clone(&one);
         one.state().over = Some(("r".to_owned(), TokenError::UnknownClient));
-        one.change(Arc::new(Configured("new")));
+        one.change(Arc::new(Configured("new", None)));
         assert!(other.logins().client().is_some_and(|client| client.id == "new"));
         assert!(other.state().over.is_none());
+    }
+
+    #[test]
+    fn a_token_is_not_used_for_another_client() {
+        let url = Url::parse("https://a.example").unwrap();
+        let client = |id: &str| {
+            let client = OAuthClient {
+                id: id.to_owned(),
+                secret: Some("s".to_owned()),
+            };
+            let issuer = url.clone();
+            let scopes = Vec::new();
+            Some(ByItself { issuer, client, scopes })
+        };
+        let logins = |id: &str| Arc::new(Configured("c", client(id)));
+        let credentials = Credentials::new(url.clone(), logins("one"), TaskTracker::new());
+        let with_token = |credentials: &Credentials| {
+            credentials.state().used = Some(Login {
+                token: "t".to_owned(),
+                refresh: None,
+                expires: None,
+                client: None,
+                issuer: None,
+                scopes: Vec::new(),
+            });
+        };
+        with_token(&credentials);
+        credentials.change(logins("one"));
+        assert!(credentials.state().used.is_some());
+        credentials.change(logins("two"));
+        assert!(credentials.state().used.is_none());
+        with_token(&credentials);
+        credentials.change(Arc::new(Configured("c", None)));
+        assert!(credentials.state().used.is_none());
     }
 }

@@ -10,9 +10,9 @@
 //!
 //! In reading order: `settings`, `server` (the life of one), `shared` (the way to it), `client` (handshake, list, calls), `dispatcher` (who waits for
 //! what) and `message`; the ways of messages `stdio` with `local`, `http` and `sse` with `endpoint`, `events` and `remote`;
-//! `login` (used and renewed) with `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked`
+//! `login` (used and renewed) with `guards` and `oauth`, `authorization` (made) and `probe` (whether one is needed); `tool`, `names`, `marked`
 //! and `result`; `attending` (what a server says and asks in the midst of a call) with `forms`, `tasks` (tools that run as tasks)
-//! and `relay`; `lists`, `passed` and `resources` (prompts and resources).
+//! and `relay`; `lists`, `passed`, `resources` and `follows` (prompts and resources).
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.
@@ -23,7 +23,9 @@ mod client;
 mod dispatcher;
 mod endpoint;
 mod events;
+mod follows;
 mod forms;
+mod guards;
 mod http;
 mod lists;
 mod local;
@@ -62,8 +64,9 @@ use toolgate_web::Network;
 use tracing::Instrument as _;
 
 pub use authorization::{Authorization, AuthorizationError, Wish};
+pub use follows::Follow;
 pub use lists::{Announced, Owned};
-pub use login::Logins;
+pub use login::{ByItself, Logins};
 pub use probe::{Probed, probe};
 pub use resources::resource_tools;
 pub use result::text_of;
@@ -149,6 +152,7 @@ impl Servers {
         let env = Env {
             workspace: workspace.to_owned(),
             relays: Arc::clone(&self.relays),
+            follows: self.known.follows(workspace, &settings.name),
             announced: self.known.announced.clone(),
             root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
             directory,

@@ -9,9 +9,9 @@ use toolgate_web::{Network, Url};
 use super::client::{self, Link, Offers};
 use super::dispatcher::{Disconnect, Dispatcher, Queue, with_causes};
 use super::endpoint::{self, Endpoint};
+use super::guards;
 use super::http;
 use super::login::Credentials;
-use super::oauth;
 use super::settings::Remote;
 use super::sse;
 
@@ -43,6 +43,7 @@ pub(super) async fn connect(
     let (dispatcher, queue) = dispatcher();
     let endpoint = Endpoint { dispatcher, ..endpoint };
     match connect_by_sse(&endpoint, queue).await {
+        Err(Disconnect::Failed(second)) if second == first => Err(Disconnect::Failed(first)),
         Err(Disconnect::Failed(second)) => Err(Disconnect::Failed(format!("streamable HTTP: {first}; SSE: {second}"))),
         Err(loss) => Err(explained(loss, &endpoint).await),
         Ok(connected) => Ok(connected),
@@ -73,7 +74,7 @@ async fn explained(loss: Disconnect, endpoint: &Endpoint) -> Disconnect {
         .is_some_and(|credentials| !credentials.has_client());
     let refuses = match &loss {
         Disconnect::NeedsAuth { challenge } if needs_client => {
-            let refuses = oauth::refuses_registration(&endpoint.url, challenge, &endpoint.network);
+            let refuses = guards::refuses_registration(&endpoint.url, challenge, &endpoint.network);
             let limit = endpoint.dispatcher.about.connect_limit;
             tokio::time::timeout(limit, refuses).await.unwrap_or(false)
         }

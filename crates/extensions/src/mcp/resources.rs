@@ -13,7 +13,7 @@ use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 use super::Servers;
 use super::attending::{Attending, Method};
 use super::passed::pattern_of_resource;
-use super::result;
+use super::result::{self, MAX_FILES};
 use super::settings::CALL_LIMIT;
 use super::shared::{List, Shared};
 
@@ -148,7 +148,7 @@ impl OfResources {
 
 /// Returns what was read, each content after its address and its type.
 fn shown(raw: &Value) -> Result<ToolOutput, ToolError> {
-    let (mut texts, mut attachments) = (Vec::new(), Vec::new());
+    let (mut texts, mut attachments, mut left_out) = (Vec::new(), Vec::new(), 0);
     for content in raw["contents"].as_array().into_iter().flatten() {
         let block = json!({"type": "resource", "resource": content});
         let converted = result::convert(&json!({ "content": [block] }))?;
@@ -163,7 +163,15 @@ fn shown(raw: &Value) -> Result<ToolOutput, ToolError> {
             text.push_str(&read);
         }
         texts.push(text);
-        attachments.extend(converted.attachments);
+        for file in converted.attachments {
+            match attachments.len() < MAX_FILES {
+                true => attachments.push(file),
+                false => left_out += 1,
+            }
+        }
+    }
+    if left_out > 0 {
+        texts.push(result::files_left_out(left_out));
     }
     Ok(ToolOutput {
         output: OutputText::Text(texts.join("\n\n")),
@@ -257,5 +265,11 @@ mod tests {
         assert_eq!(read.output, OutputText::Text(expected.to_owned()));
         assert_eq!(read.attachments.len(), 1);
         assert_eq!(shown(&json!({})).unwrap().output, OutputText::default());
+        let many = vec![json!({"uri": "a://2", "mimeType": "image/png", "blob": "AAAA"}); MAX_FILES + 3];
+        let read = shown(&json!({ "contents": many })).unwrap();
+        assert_eq!(read.attachments.len(), MAX_FILES);
+        assert!(
+            matches!(read.output, OutputText::Text(text) if text.ends_with("[3 more files are left out: a result may have 64]"))
+        );
     }
 }

@@ -19,7 +19,7 @@ const MAX_RESOURCE: usize = 10 << 20;
 const RESOURCE_TYPES: [&str; 5] = ["application/pdf", "image/gif", "image/jpeg", "image/png", "image/webp"];
 
 /// Files of one result that are handed on.
-const MAX_FILES: usize = 64;
+pub(super) const MAX_FILES: usize = 64;
 
 /// Bytes of metadata that are handed on; of more, none is.
 const MAX_METADATA: usize = 256 << 10;
@@ -57,9 +57,7 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
         }
     }
     if left_out > 0 {
-        texts.push(format!(
-            "[{left_out} more files are left out: a result may have {MAX_FILES}]"
-        ));
+        texts.push(files_left_out(left_out));
     }
     if result.get("isError") == Some(&Value::Bool(true)) {
         return Err(ToolError::failed(problem(&texts)));
@@ -75,6 +73,11 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
         attachments,
         result: None,
     })
+}
+
+/// Says that there were too many files.
+pub(super) fn files_left_out(count: usize) -> String {
+    format!("[{count} more files are left out: a result may have {MAX_FILES}]")
 }
 
 /// A tool that pages its own output says so in the key `truncated`; a server has no say in that.

@@ -79,7 +79,7 @@ impl Server {
         credentials: Option<Arc<Credentials>>,
     ) -> Self {
         Self {
-            shared: Arc::new(Shared::new(&settings.name, &env.root, &env.relays)),
+            shared: Arc::new(Shared::new(&settings.name, &env.root, &env.relays, &env.follows)),
             voice: Voice {
                 catalog,
                 source: Source::Mcp,
@@ -244,6 +244,7 @@ impl Server {
             () = ended(process.as_ref()) => (Disconnect::closed(), true),
             problem = self.keep_listed(&link, offers) => (Disconnect::Failed(problem), false),
             loss = self.tell_changes(&link) => (loss, true),
+            () = self.keep_followed(&link, offers) => (Disconnect::closed(), true),
         };
         // Whatever is still under way: nobody waits for it any more.
         link.dispatcher.lose(loss);
@@ -285,16 +286,27 @@ impl Server {
             if matches!(change, Change::Lists) {
                 self.shared.forget_lists();
             }
-            let (workspace, server) = (self.env.workspace.clone(), self.settings.name.clone());
-            // Nobody may be interested.
-            let _ = self.env.announced.send(Announced {
-                workspace,
-                server,
-                uri: match change {
-                    Change::Lists => None,
-                    Change::Resource(uri) => Some(uri),
-                },
+            self.announce(match change {
+                Change::Lists => None,
+                Change::Resource(uri) => Some(uri),
             });
+        }
+    }
+
+    fn announce(&self, uri: Option<String>) {
+        // Nobody may be interested.
+        let _ = self.env.announced.send(Announced {
+            workspace: self.env.workspace.clone(),
+            server: self.settings.name.clone(),
+            uri,
+        });
+    }
+
+    /// Has the server tell of the resources that clients follow, as long as there is a connection.
+    async fn keep_followed(&self, link: &Link, offers: Offers) {
+        match offers.watched {
+            true => self.env.follows.keep(link, |uri| self.announce(Some(uri))).await,
+            false => std::future::pending().await,
         }
     }
 

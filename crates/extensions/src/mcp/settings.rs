@@ -14,6 +14,7 @@ use toolgate_model::InstanceId;
 use toolgate_process::Programs;
 use toolgate_web::Network;
 
+use super::follows::Follows;
 use super::lists::Announced;
 use super::login::Logins;
 use super::relay::Relays;
@@ -75,6 +76,8 @@ pub(super) struct Env {
     pub(super) workspace: String,
     /// Who follows which call.
     pub(super) relays: Arc<Relays>,
+    /// What clients follow at the server.
+    pub(super) follows: Arc<Follows>,
     /// Tells what servers say that has changed.
     pub(super) announced: broadcast::Sender<Announced>,
     pub(super) directory: PathBuf,

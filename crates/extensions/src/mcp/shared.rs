@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Link, Offers, RequestError};
+use super::follows::Follows;
 use super::relay::Relays;
 
 /// How long a server is not asked for a list that it did not give.
@@ -70,6 +71,7 @@ pub(super) struct Shared {
     /// The workspace's folder, as a URL.
     root: String,
     relays: Arc<Relays>,
+    follows: Arc<Follows>,
     way: watch::Sender<Way>,
     /// Its prompts and resources, as they were listed last. Never held across an await.
     lists: Mutex<HashMap<List, Known>>,
@@ -89,11 +91,12 @@ impl Known {
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, root: &str, relays: &Arc<Relays>) -> Self {
+    pub(super) fn new(name: &str, root: &str, relays: &Arc<Relays>, follows: &Arc<Follows>) -> Self {
         Self {
             name: name.to_owned(),
             root: root.to_owned(),
             relays: Arc::clone(relays),
+            follows: Arc::clone(follows),
             way: watch::Sender::new(Way::Closed(None)),
             lists: Mutex::default(),
         }
@@ -105,6 +108,11 @@ impl Shared {
 
     pub(super) fn relays(&self) -> &Relays {
         &self.relays
+    }
+
+    /// Returns what clients follow there.
+    pub(super) fn follows(&self) -> &Arc<Follows> {
+        &self.follows
     }
 
     /// Returns the connection, if there is one, and what is offered there.
@@ -200,7 +208,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_server_that_has_ended() {
-        let shared = Arc::new(Shared::new("s", "file:///", &Arc::default()));
+        let shared = Arc::new(Shared::new("s", "file:///", &Arc::default(), &Arc::default()));
         let problem = |found: Result<Link, RequestError>| match found {
             Err(RequestError::Closed(problem)) => problem,
             Err(other) => panic!("{other:?}"),

@@ -26,6 +26,9 @@ const PAUSE: (Duration, Duration, Duration) = (
     Duration::from_secs(30),
 );
 
+/// Bytes of the longest name of a task: it is sent each time.
+const MAX_ID: usize = 4 << 10;
+
 /// How long cancelling may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 
@@ -51,7 +54,7 @@ impl Task {
     fn read(task: &Value) -> Option<Self> {
         let wanted = task["pollInterval"].as_u64().map(Duration::from_millis);
         Some(Self {
-            id: task["taskId"].as_str()?.to_owned(),
+            id: task["taskId"].as_str().filter(|id| id.len() <= MAX_ID)?.to_owned(),
             stand: match task["status"].as_str()? {
                 "working" | "submitted" => Stand::Working,
                 "cancelled" => Stand::Cancelled,
@@ -189,5 +192,7 @@ mod tests {
         check("cancelled", json!(null), Stand::Cancelled, 1000);
         assert_eq!(Task::read(&json!({"status": "working"})), None);
         assert_eq!(Task::read(&json!({"taskId": "t"})), None);
+        let long = "t".repeat(MAX_ID + 1);
+        assert_eq!(Task::read(&json!({"taskId": long, "status": "working"})), None);
     }
 }

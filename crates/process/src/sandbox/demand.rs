@@ -61,6 +61,10 @@ pub struct Demand {
     pub network: bool,
     /// The workspace's folder.
     pub workspace: PathBuf,
+    /// What in it may not be written beside what is protected by its name, links followed: where its rules are read from.
+    pub configuration: Vec<PathBuf>,
+    /// The folder in it that may not be put elsewhere, nor those around it, links followed: where work begins.
+    pub directory: Option<PathBuf>,
     /// Folders elsewhere that were approved.
     pub approved: Vec<PathBuf>,
     /// Whether it is held to this: it may read nothing but the system's folders and what is named here, and may write the
@@ -81,6 +85,8 @@ impl Demand {
             mode,
             network: false,
             workspace,
+            configuration: Vec::new(),
+            directory: None,
             approved: Vec::new(),
             walls: false,
             readable: Vec::new(),

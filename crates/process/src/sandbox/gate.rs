@@ -77,6 +77,10 @@ pub(super) struct Policy {
     pub(super) roots: Vec<Root>,
     /// The last parts of the paths that may not be written.
     pub(super) protected: Vec<PathBuf>,
+    /// The paths that may not be written whatever their names are.
+    pub(super) configuration: Vec<PathBuf>,
+    /// The folder that stays where it is.
+    pub(super) directory: Option<PathBuf>,
     /// What of these a person has opened.
     pub(super) opened: Vec<PathBuf>,
     pub(super) hidden: Vec<PathBuf>,
@@ -263,6 +267,10 @@ impl Gate {
         if self.policy.opened.iter().any(|opened| path.starts_with(opened)) {
             return None;
         }
+        let mut named = self.policy.configuration.iter();
+        if let Some(named) = named.find(|named| path.starts_with(named)) {
+            return Some(named.clone());
+        }
         let relative = path.strip_prefix(&root.path).ok()?;
         let given = root.is_git.then_some(OsStr::new(GIT));
         let parts: Vec<&OsStr> = given.into_iter().chain(relative.iter()).collect();
@@ -293,6 +301,13 @@ impl Gate {
         None
     }
 
+    /// Says whether a path is a folder around what stays as and where it is: another one could take its place.
+    fn is_around(&self, path: &Path) -> bool {
+        let directory = self.policy.directory.iter();
+        let mut kept = self.policy.configuration.iter().chain(directory);
+        kept.any(|kept| kept.starts_with(path))
+    }
+
     /// Refuses what is protected or hidden.
     fn check(&self, place: &Place, wanted: Use) -> Result<(), Errno> {
         let path = place.path();
@@ -317,6 +332,11 @@ impl Gate {
             return if is_free { Ok(()) } else { self.stop(protected) };
         }
         let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
+        // Only an empty folder goes, and a new one is no other place.
+        let is_harmless = matches!(wanted, Use::MakeFolder | Use::RemoveFolder);
+        if !is_opened && !is_harmless && self.is_around(&path) {
+            return self.stop(path);
+        }
         if place.name != GIT || !self.guards_git() || is_opened || self.is_own(&path) {
             return Ok(());
         }

@@ -45,6 +45,17 @@ pub struct Entrance {
     socket_group: Option<String>,
 }
 
+/// Something else listens where a listener should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Taken {
+    /// On a TCP address.
+    #[error("cannot listen on {0}: the address is in use")]
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    #[error("cannot listen on {}: somebody listens there", .0.display())]
+    Unix(PathBuf),
+}
+
 /// Where is listened.
 pub struct Addresses {
     /// On TCP; the port is the real one.
@@ -99,8 +110,11 @@ impl Entrance {
         }
         let unix = self.listen.unix.clone();
         if let Some(path) = &unix {
-            let listener = socket::bind(path, self.socket_group.as_deref())
-                .with_context(|| format!("cannot listen on {}", path.display()))?;
+            let listener = socket::bind(path, self.socket_group.as_deref());
+            let listener = listener.map_err(|error| match error.is::<Taken>() {
+                true => error,
+                false => error.context(format!("cannot listen on {}", path.display())),
+            })?;
             servers.spawn(services.clone().serve(Listener::Unix(listener), stop.clone()));
         }
         let of_workers = self.for_workers.iter().filter_map(|(_, tls)| tls.clone());
@@ -173,13 +187,10 @@ impl Addresses {
     }
 }
 
-/// Says what to do about an address that cannot be had.
+/// Says which address cannot be had.
 fn occupied(error: io::Error, address: SocketAddr) -> anyhow::Error {
     if error.kind() == io::ErrorKind::AddrInUse {
-        anyhow::anyhow!(
-            "cannot listen on {address}: {error}; another service may be running: `toolgate calls` finds it, or choose another \
-             address with --listen"
-        )
+        Taken::Tcp(address).into()
     } else {
         anyhow::Error::from(error).context(format!("cannot listen on {address}"))
     }

@@ -10,7 +10,7 @@ use toolgate_config::Environment;
 use toolgate_config::logins::LoginFiles;
 use toolgate_config::mcp::{McpKind, McpServerConfig, OAuthConfig};
 use toolgate_engine::WorkspaceRuntime;
-use toolgate_extensions::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
+use toolgate_extensions::mcp::{ByItself, CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
 pub(super) use toolgate_extensions::mcp::{Servers, resource_tools};
 use toolgate_fs::Workspace;
 use toolgate_model::{Login, OAuthClient, Source, SourceState};
@@ -128,7 +128,7 @@ pub(super) struct OfFiles {
     pub(super) files: Arc<LoginFiles>,
     pub(super) name: String,
     pub(super) url: String,
-    pub(super) oauth: OAuthConfig,
+    pub(super) oauth: Box<OAuthConfig>,
 }
 
 impl Logins for OfFiles {
@@ -142,6 +142,14 @@ impl Logins for OfFiles {
 
     fn client(&self) -> Option<OAuthClient> {
         self.oauth.client.clone()
+    }
+
+    fn by_itself(&self) -> Option<ByItself> {
+        Some(ByItself {
+            issuer: self.oauth.issuer.clone()?,
+            client: self.oauth.client.clone()?,
+            scopes: self.oauth.scopes.clone(),
+        })
     }
 
     fn has_document(&self) -> bool {

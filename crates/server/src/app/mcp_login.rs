@@ -29,7 +29,7 @@ pub struct LoginPlace {
     name: String,
     url: String,
     headers: std::collections::BTreeMap<String, String>,
-    oauth: OAuthConfig,
+    oauth: Box<OAuthConfig>,
     limit: Duration,
     files: Arc<LoginFiles>,
     network: Network,
@@ -90,11 +90,16 @@ impl LoginPlace {
         let oauth = oauth.clone();
         let oauth =
             oauth.with_context(|| format!("the entry of {name} says that no login is used (`oauth`: false)"))?;
+        if oauth.issuer.is_some() {
+            bail!("{name} is logged in at by its client itself (`grantType` client_credentials): nobody else has to");
+        }
         if headers.keys().any(|key| key.eq_ignore_ascii_case("authorization")) {
             bail!("the entry of {name} has `headers.Authorization`, which counts in the place of a login");
         }
         let files = LoginFiles::locate(environment);
         let files = files.context("there is no place for logins: set HOME or XDG_DATA_HOME")?;
+        let prepared = files.prepare();
+        prepared.with_context(|| format!("cannot prepare the place for logins, {}", files.own().display()))?;
         Ok(Self {
             name: name.clone(),
             url: url.clone(),
@@ -113,7 +118,7 @@ impl LoginPlace {
 
     /// Returns the file that holds the logins.
     pub fn file(&self) -> &Path {
-        self.files.paths()[0]
+        self.files.own()
     }
 
     /// Finds out what a person has to do to log in. `port` is the one that the browser comes back to, if not any.
@@ -214,6 +219,11 @@ impl Visit {
     /// Returns the page.
     pub fn address(&self) -> &str {
         self.authorization.address()
+    }
+
+    /// Returns what the login is asked for; nothing if that is left to who gives it.
+    pub fn scopes(&self) -> &[String] {
+        self.authorization.scopes()
     }
 
     /// Returns where the browser comes back to.

@@ -57,7 +57,7 @@ use toolgate_web::Network;
 
 use super::extensions::Extensions;
 use super::plugins::Plugins;
-use super::rules::{OfPlugins, OwnFolders, Watched};
+use super::rules::{OfPlugins, OwnFolders, Skills, Watched};
 use super::{extensions, languages, mcp, sandbox};
 
 /// The directory of a workspace cannot be used.
@@ -285,13 +285,17 @@ impl Opener {
                 }
             }
         };
-        for warning in &tools.warnings {
+        let plugins = tools.plugin_files();
+        workspace.note_configuration(seen.paths().chain(plugins.iter().map(PathBuf::as_path)));
+        let warnings = tools.warnings_alone();
+        for warning in &warnings {
             tracing::warn!(workspace = %name, "{warning}");
         }
         sandbox::warn_of_hidden(&self.sandbox, name, workspace.directory());
         let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
-        let fetch = FirstFetch::new(tools.remote_skills(trusted, environment));
+        let remote = tools.remote_skills(trusted, environment);
+        let fetch = FirstFetch::new(remote.clone());
         let mut readable = skills.folders_outside(workspace.worktree());
         readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
         let own_folder = workspace_folder(&self.data_dir, name);
@@ -302,6 +306,7 @@ impl Opener {
             plugin_skills: Vec::new(),
         };
         let mut in_force = folders.in_force(&tools);
+        in_force.warnings = warnings;
         if broken.is_some() {
             // Nobody may do anything by rules that nobody wrote.
             in_force.agents = Arc::default();
@@ -354,6 +359,14 @@ impl Opener {
             named,
             trusted,
             at_start: tools.merged.clone(),
+            skills: Skills {
+                catalog: skills,
+                roots: tools.skills.clone(),
+                remote,
+            },
+            notes: Vec::new(),
+            names: Vec::new(),
+            plugin_files: plugins,
             tools: is_usable.then_some(tools),
             seen,
             // It may have changed since.
@@ -361,7 +374,6 @@ impl Opener {
             plugins: OfPlugins {
                 left,
                 generation: 0,
-                skills,
                 added: Vec::new(),
             },
         });

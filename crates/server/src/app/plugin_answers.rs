@@ -21,11 +21,35 @@ use super::plugins::Plugins;
 const MAX_SESSIONS: usize = 100;
 const MAX_CALLS: usize = 500;
 
+/// How much of messages is told at once: those behind them are left out, as with a limit.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// The longest title of a session that a plugin makes, and the longest id of its parent.
+const MAX_TITLE: usize = 1000;
+const MAX_ID: usize = 256;
+
+/// How many sessions plugins may make below one, and in all in one run of the service.
+const MAX_CHILDREN: usize = MAX_SESSIONS;
+const MAX_MADE: usize = 10_000;
+
 /// The tool that runs subagents.
 const TASK: &str = "task";
 
 /// The session fact that has what a plugin said of a session that it made.
 const MADE: &str = "made_by_plugin";
+
+/// Why a plugin gets no answer.
+enum Problem {
+    Store(StoreError),
+    /// What is wrong with what it asked.
+    Wrong(String),
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
 
 #[async_trait]
 impl World for Plugins {
@@ -33,15 +57,15 @@ impl World for Plugins {
         let session = params.get("session").and_then(Value::as_str).map(SessionId::from);
         let limit = params.get("limit").and_then(Value::as_u64);
         let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let answer = match (name, session) {
+        let answer: Result<_, Problem> = match (name, session) {
             ("app.agents", _) => Ok(Some(Value::Array(self.agents().iter().map(agent).collect()))),
-            ("session.list", _) => self.sessions(limit).await.map(Some),
-            ("session.status", _) => self.busy().await.map(Some),
+            ("session.list", _) => self.sessions(limit).await.map(Some).map_err(Into::into),
+            ("session.status", _) => self.busy().await.map(Some).map_err(Into::into),
             ("session.create", _) => self.make(params).await.map(Some),
-            ("session.get", Some(session)) => self.session(&session).await,
-            ("session.children", Some(session)) => self.children(&session).await.map(Some),
-            ("session.messages", Some(session)) => self.messages(&session, limit).await.map(Some),
-            ("session.todo", Some(session)) => self.todos(&session).await.map(Some),
+            ("session.get", Some(session)) => self.session(&session).await.map_err(Into::into),
+            ("session.children", Some(session)) => self.children(&session).await.map(Some).map_err(Into::into),
+            ("session.messages", Some(session)) => self.messages(&session, limit).await.map(Some).map_err(Into::into),
+            ("session.todo", Some(session)) => self.todos(&session).await.map(Some).map_err(Into::into),
             (_, None) => {
                 return Err(format!(
                     "client.{name} has to be told which session is meant: {{ path: {{ id }} }}"
@@ -52,7 +76,8 @@ impl World for Plugins {
         match answer {
             Ok(Some(data)) => Ok(Answer::Data(data)),
             Ok(None) => Ok(Answer::Missing("Session not found: no call of it is stored".to_owned())),
-            Err(error) => {
+            Err(Problem::Wrong(problem)) => Err(format!("client.{name}: {problem}")),
+            Err(Problem::Store(error)) => {
                 tracing::warn!(workspace = self.workspace.name(), name, %error, "a plugin gets no answer");
                 Err("what is stored cannot be read now".to_owned())
             }
@@ -134,24 +159,39 @@ impl Plugins {
     }
 
     /// Makes a session: it is known from now on, and has no call yet.
-    async fn make(&self, params: &Value) -> Result<Value, StoreError> {
+    async fn make(&self, params: &Value) -> Result<Value, Problem> {
         let session = SessionId::new(format!("ses_{}", uuid::Uuid::now_v7().simple()));
         let now = Timestamp::now();
         let mut made = json!({ "created": now.millis() });
-        for key in ["title", "parentID"] {
-            if let Some(text) = params.get(key).filter(|text| text.is_string()) {
-                made[key] = text.clone();
+        for (key, longest) in [("title", MAX_TITLE), ("parentID", MAX_ID)] {
+            if let Some(text) = params.get(key).and_then(Value::as_str) {
+                if text.len() > longest {
+                    let problem = format!("{key} has {} bytes, and may have {longest}", text.len());
+                    return Err(Problem::Wrong(problem));
+                }
+                made[key] = json!(text);
             }
         }
-        let key = self.key(&session);
-        self.store.remember(&key, MADE, made.clone());
+        // One after the other: the list of children is read, and written as a whole.
+        let mut count = self.made.lock().await;
+        if *count >= MAX_MADE {
+            let problem =
+                format!("plugins have made {MAX_MADE} sessions since the service began, and may make no more");
+            return Err(Problem::Wrong(problem));
+        }
         if let Some(parent) = made["parentID"].as_str() {
             let parent = self.key(&SessionId::from(parent));
             let mut children = self.made_children(&parent).await?;
+            if children.len() >= MAX_CHILDREN {
+                let problem = format!("plugins have made {MAX_CHILDREN} sessions below this one, and may make no more");
+                return Err(Problem::Wrong(problem));
+            }
             children.push(session.to_string());
             self.store
                 .remember(&parent, &format!("{MADE}_children"), json!(children));
         }
+        self.store.remember(&self.key(&session), MADE, made.clone());
+        *count += 1;
         Ok(self.shown(&session, Some(&made), now, now))
     }
 
@@ -184,11 +224,21 @@ impl Plugins {
         Ok(Value::Array(children))
     }
 
+    /// Returns the last messages of a session, oldest first.
     async fn messages(&self, session: &SessionId, limit: Option<usize>) -> Result<Value, StoreError> {
         let calls = self.calls(session, &[], limit.unwrap_or(MAX_CALLS)).await?;
-        let mut messages: Vec<Value> = Vec::new();
-        for call in &calls {
+        let mut bytes = 0;
+        let mut parts: Vec<(&CallRecord, Value)> = Vec::new();
+        for call in calls.iter().rev() {
             let part = tool_part(call);
+            bytes += part.to_string().len();
+            if bytes > MAX_BYTES && !parts.is_empty() {
+                break;
+            }
+            parts.push((call, part));
+        }
+        let mut messages: Vec<Value> = Vec::new();
+        for (call, part) in parts.into_iter().rev() {
             let id = part["messageID"].clone();
             if let Some(message) = messages.last_mut().filter(|message| message["info"]["id"] == id)
                 && let Some(parts) = message["parts"].as_array_mut()

@@ -1,22 +1,25 @@
 //! What plugins hear of what happens: the journal, in the shapes of OpenCode's events.
 //!
-//! Nothing is read while no plugin hears. A worker, whose journal the gateways keep, tells plugins nothing.
+//! Nothing is read while no plugin hears. On a worker, whose journal the gateways keep, this does not run.
 //!
-//! *Invariant:* reads what is stored, and waits for no plugin. What concerns a workspace is told to its plugins only.
+//! *Invariant:* reads what is stored, and waits for no plugin. What concerns a workspace is told to its plugins only. What happens while
+//! the store cannot be read is told later; what can never be told is passed over, and that is said.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_extensions::javascript::Extensions;
 use toolgate_model::{
     CallId, CallRecord, CallState, Prompt, PromptId, PromptOutcome, PromptRequest, Reply, ServiceEvent,
-    ServiceEventKind, SessionKey, WorkspaceSet,
+    ServiceEventKind, SessionKey, Timestamp, WorkspaceSet,
 };
-use toolgate_store::{CallFilter, PageRequest, Store, StoreError};
+use toolgate_store::{CallFilter, Journal, PageRequest, Prompts, Store, StoreError};
 
 use super::plugin_answers::{message_of, session_json, tool_part, with_ids};
 use crate::grpc::ServeError;
@@ -30,28 +33,97 @@ const QUIET: Duration = Duration::from_secs(5);
 /// Sessions of which it is remembered that they were told of.
 const MAX_KNOWN: usize = 10_000;
 
+/// How long to wait before the store is read again that has failed: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+
+/// After how many failures in a row an event is passed over, if the store can be read otherwise.
+const MAX_FAILURES: u32 = 6;
+
 /// Tells plugins what happens until `stop`.
 pub(super) async fn tell(
     store: Arc<dyn Store>,
     extensions: Arc<Extensions>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let mut teller = Teller {
-        store,
-        extensions,
-        known: HashSet::new(),
-        busy: HashMap::new(),
-    };
-    if let Some(Err(error)) = stop.run_until_cancelled(teller.run()).await {
-        tracing::warn!(%error, "plugins are not told what happens");
-    }
-    teller.extensions.never_tell();
+    let mut teller = Teller::new(store, extensions.clone());
+    stop.run_until_cancelled(teller.run()).await;
+    extensions.never_tell();
     Ok(())
 }
 
-struct Teller {
-    store: Arc<dyn Store>,
-    extensions: Arc<Extensions>,
+/// What is read of a store.
+#[async_trait]
+trait Records: Send + Sync {
+    async fn last(&self) -> Result<watch::Receiver<u64>, StoreError>;
+    async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError>;
+    async fn call(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError>;
+    async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError>;
+    /// Says whether a session has a call from before this moment.
+    async fn has_calls(&self, session: &SessionKey, before: Timestamp) -> Result<bool, StoreError>;
+}
+
+#[async_trait]
+impl Records for Arc<dyn Store> {
+    async fn last(&self) -> Result<watch::Receiver<u64>, StoreError> {
+        Journal::last(&**self).await
+    }
+
+    async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
+        Journal::since(&**self, after, limit).await
+    }
+
+    async fn call(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        self.get(id).await
+    }
+
+    async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
+        Prompts::prompt(&**self, id).await
+    }
+
+    async fn has_calls(&self, session: &SessionKey, before: Timestamp) -> Result<bool, StoreError> {
+        let filter = CallFilter {
+            workspaces: WorkspaceSet::one(&session.workspace),
+            session: Some(session.session.clone()),
+            until: Some(before),
+            ..CallFilter::default()
+        };
+        let page = PageRequest { size: 1, after: None };
+        Ok(!self.list_calls(&filter, &page).await?.items.is_empty())
+    }
+}
+
+/// Who is told.
+trait Hearers: Send + Sync {
+    /// The workspaces in which somebody hears, now and later.
+    fn listening(&self) -> watch::Receiver<BTreeSet<String>>;
+    /// Everything that happens from now on is told.
+    fn begin(&self);
+    fn hear(&self, workspace: &str, event: Value);
+}
+
+impl Hearers for Arc<Extensions> {
+    fn listening(&self) -> watch::Receiver<BTreeSet<String>> {
+        Extensions::listening(self)
+    }
+
+    fn begin(&self) {
+        self.begin_to_tell();
+    }
+
+    fn hear(&self, workspace: &str, event: Value) {
+        self.tell(workspace, event);
+    }
+}
+
+struct Teller<R, H> {
+    store: R,
+    hearers: H,
+    /// The last event that was told; none while nobody hears.
+    after: Option<u64>,
+    /// How often the store has failed since something was read.
+    failures: u32,
+    /// Up to which event they are read one by one, so that one that cannot be read stops only those behind it.
+    careful: u64,
     /// The sessions that plugins have heard of.
     known: HashSet<SessionKey>,
     busy: HashMap<SessionKey, Busy>,
@@ -65,34 +137,95 @@ struct Busy {
     quiet: Option<Instant>,
 }
 
-impl Teller {
-    async fn run(&mut self) -> Result<(), StoreError> {
-        let mut listening = self.extensions.listening();
+impl<R: Records, H: Hearers> Teller<R, H> {
+    fn new(store: R, hearers: H) -> Self {
+        Self {
+            store,
+            hearers,
+            after: None,
+            failures: 0,
+            careful: 0,
+            known: HashSet::new(),
+            busy: HashMap::new(),
+        }
+    }
+
+    /// Tells what happens, for ever: what cannot be read now is read later.
+    async fn run(&mut self) {
+        while let Err(error) = self.go_on().await {
+            self.failures = self.failures.saturating_add(1);
+            if self.failures == 1 {
+                tracing::warn!(%error, "the store cannot be read: plugins are told later what happens now");
+            }
+            if let Some(after) = self.after {
+                // Nobody has to wait: they are told of what happens from there on.
+                self.hearers.begin();
+                self.careful = after + BATCH as u64;
+                let is_away = matches!(error, StoreError::Unavailable(_));
+                if self.failures >= MAX_FAILURES && !is_away && self.is_bad(after + 1).await {
+                    tracing::warn!(%error, number = after + 1, "plugins are not told of an event that cannot be read");
+                    self.told(after + 1);
+                }
+            }
+            let longer = 2u32.saturating_pow(self.failures.saturating_sub(1));
+            tokio::time::sleep(PAUSES.0.saturating_mul(longer).min(PAUSES.1)).await;
+        }
+    }
+
+    /// Says whether it is this event that cannot be read, and not the store.
+    async fn is_bad(&self, number: u64) -> bool {
+        let Ok(last) = self.store.last().await.map(|last| *last.borrow()) else {
+            return false;
+        };
+        number <= last && self.store.since(number, 1).await.is_ok()
+    }
+
+    /// Notes that an event was told, or needs not be.
+    fn told(&mut self, number: u64) {
+        if let Some(missed) = self.after.and_then(|after| number.checked_sub(after + 1))
+            && missed > 0
+        {
+            tracing::warn!(missed, "events were deleted before plugins could be told of them");
+        }
+        if self.failures > 0 {
+            tracing::info!("plugins are told again what happens");
+        }
+        self.failures = 0;
+        self.after = Some(number);
+    }
+
+    async fn go_on(&mut self) -> Result<(), StoreError> {
+        let mut listening = self.hearers.listening();
         loop {
             // The sender lives as long as the extensions, which are ours.
             if listening.wait_for(|listening| !listening.is_empty()).await.is_err() {
                 return Ok(());
             }
             let mut last = self.store.last().await?;
-            let mut after = *last.borrow_and_update();
+            let newest = *last.borrow_and_update();
             loop {
-                let batch = self.store.since(after, BATCH).await?;
+                let after = *self.after.get_or_insert(newest);
+                let size = if after < self.careful { 1 } else { BATCH };
+                let batch = self.store.since(after, size).await?;
                 // Behind the look: whoever is heard of by now was there before what is told here happened.
                 let heard = listening.borrow_and_update().clone();
-                self.extensions.begin_to_tell();
+                self.hearers.begin();
                 if heard.is_empty() {
                     self.busy.clear();
+                    self.after = None;
+                    self.failures = 0;
                     break;
                 }
                 for (number, event) in &batch {
-                    after = *number;
                     if heard.contains(&event.workspace) {
                         self.tell(*number, event).await?;
                     }
+                    self.told(*number);
                 }
                 if !batch.is_empty() {
                     continue;
                 }
+                self.failures = 0;
                 let next_idle = self.next_idle();
                 tokio::select! {
                     more = last.wait_for(|last| *last > after) => if more.is_err() { return Ok(()) },
@@ -107,15 +240,21 @@ impl Teller {
 
     /// Tells of one event of the journal, by none, one or several of OpenCode's.
     async fn tell(&mut self, number: u64, event: &ServiceEvent) -> Result<(), StoreError> {
+        for (kind, properties) in self.shapes(event).await? {
+            self.hearers.hear(&event.workspace, shape(number, kind, properties));
+        }
+        Ok(())
+    }
+
+    async fn shapes(&mut self, event: &ServiceEvent) -> Result<Vec<(&'static str, Value)>, StoreError> {
         let session = event.session.as_ref();
-        let extensions = self.extensions.clone();
-        let send = |kind: &str, properties: Value| extensions.tell(&event.workspace, shape(number, kind, properties));
-        match (&event.kind, session) {
+        Ok(match (&event.kind, session) {
             (ServiceEventKind::Call { call, state, .. }, Some(session)) => {
-                let Some(record) = self.store.get(call).await? else {
-                    return Ok(());
+                let Some(record) = self.store.call(call).await? else {
+                    return Ok(Vec::new());
                 };
                 let key = SessionKey::new(&event.workspace, session);
+                let mut shapes = Vec::new();
                 if self.is_new(&key, &record).await? {
                     let info = session_json(
                         &record.origin.workspace,
@@ -124,34 +263,29 @@ impl Teller {
                         None,
                         (record.created, record.created),
                     );
-                    send("session.created", json!({ "sessionID": session, "info": info }));
+                    shapes.push(("session.created", json!({ "sessionID": session, "info": info })));
                 }
-                self.note(&key, call, *state, number);
+                shapes.extend(self.note(&key, call, *state));
                 let part = tool_part(&record);
-                send("message.part.updated", json!({ "sessionID": session, "part": part }));
+                shapes.push(("message.part.updated", json!({ "sessionID": session, "part": part })));
+                shapes
             }
-            (ServiceEventKind::FileEdited { path, .. }, _) => send("file.edited", json!({ "file": path })),
+            (ServiceEventKind::FileEdited { path, .. }, _) => vec![("file.edited", json!({ "file": path }))],
             (ServiceEventKind::TodosUpdated { todos, .. }, Some(session)) => {
                 let todos = with_ids(json!(todos));
-                send("todo.updated", json!({ "sessionID": session, "todos": todos }));
+                vec![("todo.updated", json!({ "sessionID": session, "todos": todos }))]
             }
-            (ServiceEventKind::PromptAdded { prompt, .. }, _) => {
-                if let Some((kind, properties)) = self.asked(prompt).await? {
-                    send(kind, properties);
-                }
-            }
+            (ServiceEventKind::PromptAdded { prompt, .. }, _) => self.asked(prompt).await?.into_iter().collect(),
             (ServiceEventKind::PromptResolved { prompt, .. }, _) => {
-                if let Some(prompt) = self.store.prompt(prompt).await? {
-                    let (kind, properties) = replied(&prompt);
-                    send(kind, properties);
-                }
+                let prompt = self.store.prompt(prompt).await?;
+                prompt.iter().map(replied).collect()
             }
             (ServiceEventKind::SessionEnded, Some(session)) => {
                 let key = SessionKey::new(&event.workspace, session);
                 self.known.remove(&key);
                 self.busy.remove(&key);
                 let info = session_json(&event.workspace, "", session, None, (event.time, event.time));
-                send("session.deleted", json!({ "sessionID": session, "info": info }));
+                vec![("session.deleted", json!({ "sessionID": session, "info": info }))]
             }
             (
                 ServiceEventKind::Call { .. } | ServiceEventKind::TodosUpdated { .. } | ServiceEventKind::SessionEnded,
@@ -163,31 +297,25 @@ impl Teller {
                 | ServiceEventKind::WorkspaceChanged { .. }
                 | ServiceEventKind::ToolsChanged { .. },
                 _,
-            ) => {}
-        }
-        Ok(())
+            ) => Vec::new(),
+        })
     }
 
     /// Says whether a session begins with a call.
     async fn is_new(&mut self, key: &SessionKey, call: &CallRecord) -> Result<bool, StoreError> {
+        if self.known.contains(key) {
+            return Ok(false);
+        }
+        let is_new = !self.store.has_calls(key, call.created).await?;
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
-        if !self.known.insert(key.clone()) {
-            return Ok(false);
-        }
-        let filter = CallFilter {
-            workspaces: WorkspaceSet::one(&key.workspace),
-            session: Some(key.session.clone()),
-            until: Some(call.created),
-            ..CallFilter::default()
-        };
-        let page = PageRequest { size: 1, after: None };
-        Ok(self.store.list_calls(&filter, &page).await?.items.is_empty())
+        self.known.insert(key.clone());
+        Ok(is_new)
     }
 
-    /// Notes that a call entered a state, and tells what that is for its session.
-    fn note(&mut self, key: &SessionKey, call: &CallId, state: CallState, number: u64) {
+    /// Notes that a call entered a state; returns what that is for its session.
+    fn note(&mut self, key: &SessionKey, call: &CallId, state: CallState) -> Option<(&'static str, Value)> {
         let is_new = !self.busy.contains_key(key);
         let busy = self.busy.entry(key.clone()).or_default();
         if state.is_terminal() {
@@ -197,11 +325,8 @@ impl Teller {
             busy.calls.insert(call.clone());
             busy.quiet = None;
         }
-        if is_new {
-            let status = json!({ "sessionID": key.session, "status": { "type": "busy" } });
-            self.extensions
-                .tell(&key.workspace, shape(number, "session.status", status));
-        }
+        let status = || json!({ "sessionID": key.session, "status": { "type": "busy" } });
+        is_new.then(|| ("session.status", status()))
     }
 
     fn next_idle(&self) -> Option<Instant> {
@@ -211,14 +336,14 @@ impl Teller {
 
     fn tell_idle(&mut self, heard: &BTreeSet<String>, number: u64) {
         let now = Instant::now();
-        let extensions = &self.extensions;
+        let hearers = &self.hearers;
         self.busy.retain(|key, busy| {
             let is_idle = busy.quiet.is_some_and(|since| since + QUIET <= now);
             if is_idle && heard.contains(&key.workspace) {
                 let status = json!({ "sessionID": key.session, "status": { "type": "idle" } });
-                extensions.tell(&key.workspace, shape(number, "session.status", status));
+                hearers.hear(&key.workspace, shape(number, "session.status", status));
                 let idle = json!({ "sessionID": key.session });
-                extensions.tell(&key.workspace, shape(number, "session.idle", idle));
+                hearers.hear(&key.workspace, shape(number, "session.idle", idle));
             }
             !is_idle
         });
@@ -228,7 +353,7 @@ impl Teller {
         let Some(prompt) = self.store.prompt(prompt).await? else {
             return Ok(None);
         };
-        let call = self.store.get(&prompt.call).await?;
+        let call = self.store.call(&prompt.call).await?;
         let message = call.as_ref().map(message_of);
         let tool = json!({ "messageID": message, "callID": prompt.call.name(), "name": prompt.tool });
         Ok(Some(match &prompt.request {
@@ -282,4 +407,142 @@ fn replied(prompt: &Prompt) -> (&'static str, Value) {
 
 fn shape(number: u64, kind: &str, properties: Value) -> Value {
     json!({ "id": format!("evt_{number:012}"), "type": kind, "properties": properties })
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::sync::mpsc;
+    use toolgate_model::SessionId;
+
+    use super::*;
+
+    /// A store in which files are changed, and which fails as it is told.
+    struct Shaky {
+        last: watch::Sender<u64>,
+        first: Mutex<u64>,
+        /// Errors that come before anything is read.
+        errors: Mutex<Vec<StoreError>>,
+        /// An event that nobody can read.
+        bad: u64,
+    }
+
+    #[async_trait]
+    impl Records for Arc<Shaky> {
+        async fn last(&self) -> Result<watch::Receiver<u64>, StoreError> {
+            Ok(self.last.subscribe())
+        }
+
+        async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
+            if let Some(error) = self.errors.lock().pop() {
+                return Err(error);
+            }
+            let first = (*self.first.lock()).max(after + 1);
+            let numbers: Vec<u64> = (first..=*self.last.borrow()).take(limit).collect();
+            if numbers.contains(&self.bad) {
+                return Err(failed());
+            }
+            let event = |number: u64| {
+                let kind = ServiceEventKind::FileEdited {
+                    path: format!("/w/{number}"),
+                    call: CallId::from("call"),
+                };
+                ServiceEvent::in_session(SessionKey::new("w", &SessionId::from("s")), kind)
+            };
+            Ok(numbers.into_iter().map(|number| (number, event(number))).collect())
+        }
+
+        async fn call(&self, _: &CallId) -> Result<Option<CallRecord>, StoreError> {
+            Ok(None)
+        }
+
+        async fn prompt(&self, _: &PromptId) -> Result<Option<Prompt>, StoreError> {
+            Ok(None)
+        }
+
+        async fn has_calls(&self, _: &SessionKey, _: Timestamp) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+    }
+
+    struct Ears {
+        listening: watch::Sender<BTreeSet<String>>,
+        heard: mpsc::UnboundedSender<Value>,
+    }
+
+    impl Hearers for Ears {
+        fn listening(&self) -> watch::Receiver<BTreeSet<String>> {
+            self.listening.subscribe()
+        }
+
+        fn begin(&self) {}
+
+        fn hear(&self, _: &str, event: Value) {
+            self.heard.send(event["properties"]["file"].clone()).unwrap();
+        }
+    }
+
+    fn failed() -> StoreError {
+        StoreError::Failed {
+            context: "read".to_owned(),
+            source: "it is broken".into(),
+        }
+    }
+
+    fn away() -> StoreError {
+        StoreError::Unavailable("away".to_owned())
+    }
+
+    /// Has so many events come to pass while the store is as it is made, and checks which of them plugins hear of.
+    async fn check(events: u64, make: impl FnOnce(&mut Shaky), expected: &[u64]) {
+        let mut shaky = Shaky {
+            last: watch::Sender::new(0),
+            first: Mutex::new(1),
+            errors: Mutex::default(),
+            bad: 0,
+        };
+        make(&mut shaky);
+        let store = Arc::new(shaky);
+        let (heard, mut hearing) = mpsc::unbounded_channel();
+        let listening = watch::Sender::new(BTreeSet::from(["w".to_owned()]));
+        let mut teller = Teller::new(store.clone(), Ears { listening, heard });
+        // Whoever hears has heard of nothing yet.
+        teller.after = Some(0);
+        store.last.send_replace(events);
+        let hears = async {
+            for number in expected {
+                let file = hearing.recv().await.unwrap();
+                assert_eq!(file, format!("/w/{number}"));
+            }
+        };
+        let heard = async {
+            tokio::select! {
+                () = teller.run() => panic!("it has ended"),
+                () = hears => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), heard).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_happens_while_the_store_is_away_is_told_later() {
+        let errors = || (0..3).map(|_| away()).chain([failed()]).collect();
+        check(
+            100,
+            |store| *store.errors.lock() = errors(),
+            &(1..=100).collect::<Vec<_>>(),
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn an_event_that_cannot_be_read_stops_no_other() {
+        let all_but_70: Vec<u64> = (1..=100).filter(|number| *number != 70).collect();
+        check(100, |store| store.bad = 70, &all_but_70).await;
+    }
+
+    #[tokio::test]
+    async fn what_was_deleted_meanwhile_is_passed_over() {
+        check(9, |store| *store.first.lock() = 5, &[5, 6, 7, 8, 9]).await;
+    }
 }

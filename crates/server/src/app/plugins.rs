@@ -26,6 +26,8 @@ pub(super) struct Plugins {
     pub(super) store: Arc<dyn Store>,
     /// The configuration that they are shown.
     pub(super) given: JsonMap,
+    /// How many sessions they have made. Held while one is made.
+    pub(super) made: tokio::sync::Mutex<usize>,
     /// Notified when they have left something.
     news: Arc<Notify>,
     state: Mutex<State>,
@@ -61,6 +63,7 @@ impl Plugins {
             workspace,
             store,
             given,
+            made: tokio::sync::Mutex::default(),
             news,
             state: Mutex::default(),
         }

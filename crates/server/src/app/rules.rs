@@ -1,13 +1,14 @@
-//! The rules of the workspaces and their servers of tools, kept up to date: files that have changed are read again.
+//! The rules of the workspaces, their servers of tools and their skills, kept up to date: files that have changed are read
+//! again.
 //!
 //! A look is a few calls of the system for each workspace and second; files are read when one has changed. What cannot be
-//! used changes nothing: the rules that were in force stay, and the log, `GetServerInfo` and the console say so. A file with
-//! rules that is gone counts as that too, since nobody may have meant everything to be allowed; a branch that is checked out
-//! or an editor takes files away as well.
+//! used changes nothing: the rules that were in force stay, and the log, `GetServerInfo` and the console say so. What files said
+//! of rules that are gone stays too.
 //!
-//! *Invariant:* wiring only. What is in force is replaced as a whole.
+//! *Invariant:* wiring only. What is in force is replaced as a whole. Where the rules are read from is noted before they are in
+//! force, so that no command may write there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -16,26 +17,35 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolgate_config::mcp::McpServerConfig;
 use toolgate_config::seen::Stamps;
 use toolgate_config::{Environment, Seen, ToolsConfig};
 use toolgate_engine::{Engine, InForce, WorkspaceRuntime};
 use toolgate_fs::Workspace;
-use toolgate_model::{JsonMap, WorkspaceChange};
+use toolgate_model::skills::{SkillFolder, SkillSource};
+use toolgate_model::{JsonMap, Source, SourceState, WorkspaceChange};
 use toolgate_permission::agents::{Agents, Folders};
-use toolgate_tool::{Hold, Subagents};
+use toolgate_permission::hints::AddedName;
+use toolgate_tool::{Hold, SourceInfo, Subagents};
 use toolgate_tools::skills;
+use toolgate_tools::skills::remote::FirstFetch;
+use toolgate_web::Network;
 
 use super::mcp;
 use super::places::truncation;
 use super::plugins::{Plugins, Taken};
+use super::upkeep::fetch_skills;
 use crate::grpc::ServeError;
 
 /// How often the files are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of the configuration that are read at the start only.
-const AT_START: [&str; 4] = ["/plugin", "/lsp", "/skills", "/experimental/batch_tool"];
+const AT_START: [&str; 3] = ["/plugin", "/lsp", "/experimental/batch_tool"];
+
+/// Files that are gone and named in one warning.
+const MAX_NAMED: usize = 4;
 
 /// The folders that built-in rules speak of.
 pub(super) struct OwnFolders {
@@ -65,6 +75,7 @@ impl OwnFolders {
             truncation: truncation(tools.tool_output),
             packages: tools.packages.clone(),
             warnings: tools.warnings.clone(),
+            outdated: None,
             broken: None,
         }
     }
@@ -86,6 +97,13 @@ pub(super) struct Watched {
     pub(super) tools: Option<ToolsConfig>,
     /// The whole configuration that the service started with.
     pub(super) at_start: JsonMap,
+    pub(super) skills: Skills,
+    /// The permissions in the rules in force that only added tools can ask for.
+    pub(super) names: Vec<AddedName>,
+    /// What a person was told last that depends on more than files.
+    pub(super) notes: Vec<String>,
+    /// The plugins that are loaded, if they are named by their path: they are those of the start.
+    pub(super) plugin_files: Vec<PathBuf>,
     /// What was looked for last.
     pub(super) seen: Seen,
     /// How that was; none if it is to be read again in any case.
@@ -99,9 +117,17 @@ pub(super) struct OfPlugins {
     pub(super) left: Arc<Plugins>,
     /// What of that is in force: how often they had left something.
     pub(super) generation: u64,
-    pub(super) skills: Arc<skills::Catalog>,
     /// The servers of tools that they name and no file does.
     pub(super) added: Vec<McpServerConfig>,
+}
+
+/// The skills of a workspace.
+pub(super) struct Skills {
+    pub(super) catalog: Arc<skills::Catalog>,
+    /// Where files say that they are.
+    pub(super) roots: Vec<SkillFolder>,
+    /// What of that is fetched.
+    pub(super) remote: Vec<SkillSource>,
 }
 
 impl Drop for OfPlugins {
@@ -111,30 +137,70 @@ impl Drop for OfPlugins {
 }
 
 impl Watched {
-    /// Reads the files again if one has changed.
-    fn look(&mut self, engine: &Engine, environment: &Environment) {
+    /// Reads the files again if one has changed, and returns the skills that are to be fetched now.
+    fn look(&mut self, engine: &Engine, environment: &Environment) -> Vec<SkillSource> {
+        let Some(place) = self.place(engine) else {
+            return Vec::new();
+        };
         let before = self.seen.stamps();
         let has_news = self.plugins.left.has_news(self.plugins.generation);
-        if self.stamps.as_ref() == Some(&before) && !has_news {
-            return;
+        let is_same = self.stamps.as_ref() == Some(&before) && !has_news;
+        if is_same && self.notes(&place) == self.notes {
+            return Vec::new();
         }
         let mut seen = Seen::default();
-        let read = ToolsConfig::load_and_note(
-            self.workspace.directory(),
-            self.workspace.worktree(),
-            environment,
-            &mut seen,
-        );
+        let (directory, worktree) = (self.workspace.directory(), self.workspace.worktree());
+        let read = match &self.tools {
+            Some(in_force) => ToolsConfig::load_again(directory, worktree, environment, &mut seen, in_force),
+            None => {
+                ToolsConfig::load_and_note(directory, worktree, environment, &mut seen).map(|tools| (tools, Vec::new()))
+            }
+        };
+        let mut others = self.plugin_files.clone();
+        match &read {
+            Ok((tools, _)) => others.extend(tools.plugin_files()),
+            // What cannot be used ends the search, and what lies behind it stays safe.
+            Err(_) => others.extend_from_slice(&self.workspace.configuration()),
+        }
+        let others = others.iter().map(PathBuf::as_path);
+        self.workspace.note_configuration(seen.paths().chain(others));
         let after = seen.stamps();
         // Otherwise somebody may be writing: what was read is used, and read again with the next look.
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
-        if let (Ok(tools), true) = (&read, is_settled) {
-            // A file that is half written names no servers.
-            self.named = (tools.mcp_servers(self.trusted), tools.experimental.mcp_timeout);
+        if let Ok((tools, _)) = &read {
+            if !is_settled && !tools.unfinished.is_empty() && self.tools.is_some() {
+                // What is missing may be what holds back.
+                return Vec::new();
+            }
+            if is_settled {
+                // A file that is half written names no servers.
+                self.named = (tools.mcp_servers(self.trusted), tools.experimental.mcp_timeout);
+            }
         }
-        self.apply(engine, environment, read.map_err(anyhow::Error::from));
+        self.apply(&place, engine, environment, read.map_err(anyhow::Error::from))
+    }
+
+    /// Returns what a person should know of the rules in force that depends on the tools that there are now, and of skills.
+    fn notes(&self, place: &WorkspaceRuntime) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.names.is_empty() {
+            let added = place.tools.added();
+            // Code asks for what it likes, and what does not work may have any tools.
+            let brings_unknown = |source: &SourceInfo| match source.source {
+                Source::Custom | Source::Plugin => true,
+                Source::Builtin | Source::Hosted | Source::Mcp => source.state != SourceState::Ready,
+            };
+            let may_come = place.tools.is_loading() || place.tools.sources().iter().any(brings_unknown);
+            let unused = self
+                .names
+                .iter()
+                .filter(|name| !added.iter().any(|tool| name.stands_for(tool)));
+            notes.extend(unused.filter_map(|name| name.oddity(may_come)));
+        }
+        notes.extend(self.skills.catalog.warnings());
+        notes
     }
 
     /// Returns the configuration as plugins leave it, and begins what that wants begun. Those who wait for it do so until
@@ -153,17 +219,26 @@ impl Watched {
             true => tools.clone(),
             false => tools.after_plugins(&left, where_it_is, environment),
         };
-        if is_news {
-            self.take_skills(tools, &after, &packages);
+        let remote = tools.remote_skills(self.trusted, environment);
+        let is_changed = self.skills.roots != tools.skills || self.skills.remote != remote;
+        if is_news || is_changed {
+            self.take_skills(tools, &after, &packages, is_changed.then_some(remote));
         }
         self.plugins.added = after.added_mcp_servers(tools);
         (after, holds)
     }
 
-    /// Looks for skills where plugins say as well. What lies beside those of a plugin's own package may be read, as it may
-    /// beside the skills of files.
-    fn take_skills(&mut self, before: &ToolsConfig, after: &ToolsConfig, packages: &[PathBuf]) {
-        let skills = &self.plugins.skills;
+    /// Looks for skills where files and plugins say. What lies beside those outside may be read: of files, what is there when a
+    /// person names the folder, and of plugins, what is in their own packages. `remote` is what is to be fetched, if files have
+    /// changed.
+    fn take_skills(
+        &mut self,
+        before: &ToolsConfig,
+        after: &ToolsConfig,
+        packages: &[PathBuf],
+        remote: Option<Vec<SkillSource>>,
+    ) {
+        let skills = &self.skills.catalog;
         skills.look_in(after.skills.clone());
         skills.refresh();
         let added = after.skills.iter().filter(|root| !before.skills.contains(root));
@@ -171,13 +246,21 @@ impl Watched {
             .flat_map(|root| [Some(root.path.clone()), root.path.canonicalize().ok()])
             .flatten()
             .collect();
-        let mut folders = skills.folders_outside(self.workspace.worktree());
-        folders.retain(|folder| {
+        let outside = skills.folders_outside(self.workspace.worktree());
+        let (mut of_plugins, mut of_files): (Vec<PathBuf>, Vec<PathBuf>) = outside
+            .into_iter()
+            .partition(|folder| added.iter().any(|root| folder.starts_with(root)));
+        of_plugins.retain(|folder| {
             let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            added.iter().any(|root| folder.starts_with(root))
-                && packages.iter().any(|package| real.starts_with(package))
+            packages.iter().any(|package| real.starts_with(package))
         });
-        self.folders.plugin_skills = folders;
+        self.folders.plugin_skills = of_plugins;
+        if let Some(remote) = remote {
+            of_files.extend(remote.iter().map(|remote| remote.folder.clone()));
+            self.folders.skills = of_files;
+            self.skills.roots.clone_from(&before.skills);
+            self.skills.remote = remote;
+        }
     }
 
     /// Returns the workspace, if it is still open.
@@ -186,40 +269,51 @@ impl Watched {
         place.filter(|place| Arc::ptr_eq(&place.workspace, &self.workspace))
     }
 
-    fn apply(&mut self, engine: &Engine, environment: &Environment, read: anyhow::Result<ToolsConfig>) {
-        let Some(place) = self.place(engine) else { return };
+    /// Puts in force what was read, with the files that are gone. Returns the skills that are to be fetched now.
+    fn apply(
+        &mut self,
+        place: &WorkspaceRuntime,
+        engine: &Engine,
+        environment: &Environment,
+        read: anyhow::Result<(ToolsConfig, Vec<PathBuf>)>,
+    ) -> Vec<SkillSource> {
         let now = place.now();
         let workspace = self.workspace.clone();
         let name = workspace.name();
-        let problem = match &read {
-            Ok(tools) => self.gone(tools).map(|gone| {
-                format!(
-                    "{} is gone: its rules stay in force until it is back or the service is started again",
-                    gone.display()
-                )
-            }),
-            Err(error) => Some(match &self.tools {
-                Some(_) => format!("a changed file cannot be used, and the rules from before stay in force: {error:#}"),
-                None => format!("{error:#}"),
-            }),
-        };
-        let (usable, problem) = match (read, problem) {
-            (Ok(tools), None) => (Some(tools), None),
-            (_, problem) => (self.tools.take(), problem),
+        let fetched = self.skills.remote.clone();
+        let (usable, problem) = match read {
+            Ok((tools, gone)) => (Some(tools), told_gone(&gone)),
+            Err(error) => {
+                let problem = match &self.tools {
+                    Some(_) => {
+                        format!("a changed file cannot be used, and the rules from before stay in force: {error:#}")
+                    }
+                    None => format!("{error:#}"),
+                };
+                (self.tools.take(), Some(problem))
+            }
         };
         // Those who wait do until what is made of it is in force. What plugins left counts while files are of no use, too.
         let (next, waiting) = match usable {
             Some(tools) => {
                 let (after, holds) = self.after_plugins(&tools, environment);
                 let mut next = self.folders.in_force(&after);
-                next.warnings.extend(self.later(&tools));
-                next.warnings.extend(problem);
+                self.names = after.added_names;
+                self.notes = self.notes(place);
+                let told = problem
+                    .iter()
+                    .cloned()
+                    .chain(self.later(&tools))
+                    .chain(self.notes.clone());
+                next.warnings.splice(..0, told);
+                next.outdated = problem;
                 self.plugins.left.note_agents(next.agents.clone());
                 self.subagents.replace(next.agents.clone(), tools.subagent_depth);
                 self.tools = Some(tools);
                 (next, holds)
             }
             None => {
+                self.notes = self.notes(place);
                 let next = InForce {
                     broken: problem,
                     ..(*now).clone()
@@ -229,34 +323,41 @@ impl Watched {
         };
         if self.place(engine).is_none() {
             // It was closed meanwhile, and its servers were ended.
-            return;
+            return Vec::new();
         }
         // Those who wait are to see the tools of these, too.
         self.apply_servers();
+        let to_fetch = match self.skills.remote == fetched {
+            true => Vec::new(),
+            false => self.skills.remote.clone(),
+        };
         if next == *now {
-            return drop(waiting);
+            drop(waiting);
+            return to_fetch;
         }
         // While the files are of no use, what is refused has not changed; and warnings are no rules.
         let has_changed = next.broken.is_none()
             && InForce {
                 warnings: now.warnings.clone(),
+                outdated: now.outdated.clone(),
                 ..next.clone()
             } != *now;
-        for warning in next.warnings.iter().filter(|warning| !now.warnings.contains(warning)) {
+        // Those of skills are logged where they are found.
+        let logged = [now.warnings.clone(), self.skills.catalog.warnings()].concat();
+        for warning in next.warnings.iter().filter(|warning| !logged.contains(warning)) {
             tracing::warn!(workspace = %name, "{warning}");
         }
         if let Some(problem) = next.broken.as_ref().filter(|_| next.broken != now.broken) {
             tracing::error!("workspace {name} refuses calls: {problem}");
         }
-        let is_news = has_changed || next.broken != now.broken;
         place.in_force.put(next);
         drop(waiting);
-        if is_news {
-            engine.announce_workspace(name, WorkspaceChange::Changed);
-        }
+        // What people are told of it is shown to them as well.
+        engine.announce_workspace(name, WorkspaceChange::Changed);
         if has_changed {
             tracing::info!(workspace = %name, "the rules have changed and are in force for calls from now on");
         }
+        to_fetch
     }
 
     /// Has the servers of tools be those that files and plugins name now.
@@ -275,14 +376,6 @@ impl Watched {
         }
     }
 
-    /// Returns a file that said something of rules and is there no more.
-    fn gone(&self, tools: &ToolsConfig) -> Option<PathBuf> {
-        let there: Vec<&Path> = tools.rule_files().collect();
-        let mut before = self.tools.iter().flat_map(ToolsConfig::rule_files);
-        let gone = before.find(|path| !there.contains(path) && !path.exists());
-        gone.map(Path::to_path_buf)
-    }
-
     /// Says which parts have changed that are read at the start only.
     fn later(&self, tools: &ToolsConfig) -> Option<String> {
         let (before, after) = (
@@ -299,6 +392,31 @@ impl Watched {
                 changed.join(", ")
             )
         })
+    }
+}
+
+/// Says what stays of files that are gone, if any are.
+fn told_gone(gone: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = gone
+        .iter()
+        .take(MAX_NAMED)
+        .map(|path| path.display().to_string())
+        .collect();
+    let more = match gone.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = names.join(", ");
+    match gone.len() {
+        0 => None,
+        1 => Some(format!(
+            "{names} is gone or empty: its rules stay in force until it says what counts now ({{}} for nothing), or the service is \
+             started again"
+        )),
+        _ => Some(format!(
+            "{names}{more} are gone or empty: their rules stay in force until they say what counts now ({{}} for nothing), or the \
+             service is started again"
+        )),
     }
 }
 
@@ -332,16 +450,19 @@ impl Rules {
         all.iter().for_each(|watched| watched.plugins.left.give_up());
     }
 
-    fn look(&self, engine: &Engine, environment: &Environment) {
+    /// Looks after all workspaces, and returns the skills that are to be fetched now.
+    fn look(&self, engine: &Engine, environment: &Environment) -> Vec<SkillSource> {
         // Nobody who opens a workspace waits for files to be read.
         let mut watched = std::mem::take(&mut *self.watched.lock());
-        for one in &mut watched {
-            one.look(engine, environment);
-        }
+        let to_fetch = watched
+            .iter_mut()
+            .flat_map(|one| one.look(engine, environment))
+            .collect();
         watched.retain(|one| one.place(engine).is_some());
         let mut new = self.watched.lock();
         watched.append(&mut new);
         *new = watched;
+        to_fetch
     }
 }
 
@@ -350,20 +471,32 @@ pub(super) async fn watch(
     engine: Arc<Engine>,
     environment: Environment,
     rules: Arc<Rules>,
+    network: Network,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let environment = Arc::new(environment);
     let news = rules.news.clone();
+    let fetching = TaskTracker::new();
     // Whether the interval is over or not, plugins hold everybody back.
     let due = || tokio::time::timeout(CHECK_INTERVAL, news.notified());
     while stop.run_until_cancelled(due()).await.is_some() {
         let (engine, environment, all) = (engine.clone(), environment.clone(), rules.clone());
         let looking = tokio::task::spawn_blocking(move || all.look(&engine, &environment));
-        if let Err(error) = looking.await {
-            tracing::error!(%error, "changed rules are not read any more: start the service again");
-            rules.give_up();
-            break;
+        match looking.await {
+            Ok(wanted) if wanted.is_empty() => {}
+            Ok(wanted) => {
+                // Rules do not wait for what comes from far away.
+                let first = vec![FirstFetch::new(wanted)];
+                fetching.spawn(fetch_skills(network.clone(), first, stop.clone()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "changed rules are not read any more: start the service again");
+                rules.give_up();
+                break;
+            }
         }
     }
+    fetching.close();
+    fetching.wait().await;
     Ok(())
 }

@@ -105,6 +105,10 @@ pub(super) fn prepare(
              kernel lacks {missing}"
         );
     }
+    if let Some(Err(error)) = LoginFiles::locate(environment).map(|logins| logins.prepare()) {
+        // Where there can be no folder there are no logins, as a rule, and no use in a warning.
+        tracing::info!(%error, "the folder of the logins at MCP servers cannot be prepared");
+    }
     let sandbox = Sandbox::new(kernel, places(config, environment, data_dir)).context("cannot prepare the sandbox")?;
     Ok(Arc::new(sandbox))
 }
@@ -122,7 +126,7 @@ pub(super) fn warn_of_hidden(sandbox: &Sandbox, workspace: &str, directory: &Pat
 }
 
 fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places {
-    let logins = LoginFiles::locate(environment).map(|logins| logins.paths().map(Path::to_path_buf));
+    let logins = LoginFiles::locate(environment).map(|logins| logins.hidden().map(Path::to_path_buf));
     Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 
+use super::entrance::Taken;
+
 /// Where the system lists its groups.
 const GROUPS: &str = "/etc/group";
 
@@ -42,7 +44,7 @@ pub(super) fn bind(path: &Path, group: Option<&str>) -> anyhow::Result<UnixListe
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => bail!("something else than a socket is there"),
-        Ok(_) if is_listened_on(path) => bail!("another service listens there"),
+        Ok(_) if is_listened_on(path) => bail!(Taken::Unix(path.to_owned())),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),

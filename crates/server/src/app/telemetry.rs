@@ -65,6 +65,17 @@ pub(super) struct Watch {
     pub(super) store: Arc<dyn Store>,
 }
 
+impl Watch {
+    /// Counts the workspaces whose configuration as it is now is not in force.
+    fn configuration_problems(&self) -> usize {
+        let places = self.engine.catalogs().all();
+        let states = places.iter().map(|place| place.now());
+        states
+            .filter(|now| now.broken.is_some() || now.outdated.is_some())
+            .count()
+    }
+}
+
 #[async_trait]
 impl Watched for Watch {
     async fn snapshot(&self) -> Snapshot {
@@ -77,6 +88,7 @@ impl Watched for Watch {
             prompts_unseen: count(self.engine.prompts().unseen_prompts()),
             free_bytes: self.store.free_bytes().await,
             untold: None,
+            configuration_problems: Some(count(self.configuration_problems())),
             draining: self.engine.calls().is_draining(),
         }
     }

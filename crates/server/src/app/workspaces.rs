@@ -454,7 +454,7 @@ impl Inner {
     /// Checks that a folder, links followed, is nobody else's.
     pub(super) fn check(&self, name: &str, folder: &Path) -> Result<(), OpenError> {
         let own = self.own_files();
-        let is_reserved = overlap(folder, &self.opener.data_dir) || own.iter().any(|file| file.starts_with(folder));
+        let is_reserved = overlap(folder, &self.opener.data_dir) || own.iter().any(|own| overlap(folder, own));
         if is_reserved {
             return Err(OpenError::Reserved(folder.to_path_buf()));
         }
@@ -470,12 +470,12 @@ impl Inner {
         }
     }
 
-    /// Returns the files of the service itself that lie elsewhere than in its data directory, links followed.
+    /// Returns the files and folders of the service itself that lie elsewhere than in its data directory, links followed.
     fn own_files(&self) -> Vec<PathBuf> {
         let Opener {
             config, environment, ..
         } = &*self.opener;
-        let logins = LoginFiles::locate(environment).map(|logins| logins.paths().map(Path::to_path_buf));
+        let logins = LoginFiles::locate(environment).map(|logins| logins.hidden().map(Path::to_path_buf));
         let files = config.private_files.iter().chain(&config.listen.unix).cloned();
         let files = files.chain(logins.into_iter().flatten());
         files.map(|file| follow(&file)).collect()

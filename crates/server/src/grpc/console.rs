@@ -1,7 +1,8 @@
 //! `/console/`: a page for the people in the loop, served on the port that it calls by gRPC-Web.
 //!
 //! Its files are built from `clients/console` and are part of the program. They hold nothing secret, so that they are for
-//! everybody: what the page shows it asks for with the token that its user gives it.
+//! everybody: what the page shows it asks for with the token that its user gives it. They are compressed when the page is built,
+//! with brotli and, for browsers that take only that without TLS, with gzip.
 //!
 //! *Invariant:* nothing but the files that are named here is served, with headers that let the page run no code and reach no
 //! server but its own.
@@ -10,12 +11,14 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::future::Either;
+use http_body_util::Full;
 use sha2::{Digest as _, Sha256};
 use tonic::body::Body;
 use tonic::codegen::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, LOCATION, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer, Service};
@@ -32,37 +35,95 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
 
+/// How long a file is kept whose address names its content.
+const FOR_GOOD: &str = "public, max-age=31536000, immutable";
+
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Whether this build has the page.
 pub(crate) const IS_BUILT: bool = cfg!(feature = "console");
 
-#[cfg(not(feature = "console"))]
-const FILES: [(&str, &str, &str); 0] = [];
+/// A file of the page, as it was built.
+#[cfg_attr(not(feature = "console"), allow(dead_code, reason = "there are no files then"))]
+struct Built {
+    /// Its name below [`PATH`].
+    name: &'static str,
+    kind: &'static str,
+    content: &'static [u8],
+    /// The same compressed, the shortest first. Small files are not.
+    compressed: &'static [(&'static str, &'static [u8])],
+}
 
-/// The files, by their names below [`PATH`].
+#[cfg(not(feature = "console"))]
+const FILES: [Built; 0] = [];
+
 #[cfg(feature = "console")]
-const FILES: [(&str, &str, &str); 5] = [
-    ("", "text/html; charset=utf-8", include_str!("console/index.html")),
-    (
-        "app.js",
-        "text/javascript; charset=utf-8",
-        include_str!("console/app.js"),
-    ),
-    (
-        "emulator.js",
-        "text/javascript; charset=utf-8",
-        include_str!("console/emulator.js"),
-    ),
-    ("app.css", "text/css; charset=utf-8", include_str!("console/app.css")),
-    ("icon.svg", "image/svg+xml", include_str!("console/icon.svg")),
+const FILES: [Built; 7] = [
+    Built {
+        name: "",
+        kind: "text/html; charset=utf-8",
+        content: include_bytes!("console/index.html"),
+        compressed: &[],
+    },
+    Built {
+        name: "app.js",
+        kind: "text/javascript; charset=utf-8",
+        content: include_bytes!("console/app.js"),
+        compressed: &[
+            ("br", include_bytes!("console/app.js.br")),
+            ("gzip", include_bytes!("console/app.js.gz")),
+        ],
+    },
+    Built {
+        name: "shared.js",
+        kind: "text/javascript; charset=utf-8",
+        content: include_bytes!("console/shared.js"),
+        compressed: &[
+            ("br", include_bytes!("console/shared.js.br")),
+            ("gzip", include_bytes!("console/shared.js.gz")),
+        ],
+    },
+    Built {
+        name: "parts.js",
+        kind: "text/javascript; charset=utf-8",
+        content: include_bytes!("console/parts.js"),
+        compressed: &[
+            ("br", include_bytes!("console/parts.js.br")),
+            ("gzip", include_bytes!("console/parts.js.gz")),
+        ],
+    },
+    Built {
+        name: "emulator.js",
+        kind: "text/javascript; charset=utf-8",
+        content: include_bytes!("console/emulator.js"),
+        compressed: &[
+            ("br", include_bytes!("console/emulator.js.br")),
+            ("gzip", include_bytes!("console/emulator.js.gz")),
+        ],
+    },
+    Built {
+        name: "app.css",
+        kind: "text/css; charset=utf-8",
+        content: include_bytes!("console/app.css"),
+        compressed: &[
+            ("br", include_bytes!("console/app.css.br")),
+            ("gzip", include_bytes!("console/app.css.gz")),
+        ],
+    },
+    Built {
+        name: "icon.svg",
+        kind: "image/svg+xml",
+        content: include_bytes!("console/icon.svg"),
+        compressed: &[],
+    },
 ];
 
 struct File {
-    name: &'static str,
-    kind: &'static str,
-    content: &'static str,
+    built: Built,
+    /// The hash of the content, with which the page names its files: `app.js?v=HASH` never has another content.
+    hash: String,
+    /// The same for requests that ask whether it has changed; weak, since it stands for every encoding.
     etag: HeaderValue,
 }
 
@@ -116,31 +177,40 @@ where
 }
 
 impl File {
-    fn new((name, kind, content): (&'static str, &'static str, &'static str)) -> Self {
-        let digest = Sha256::digest(content.as_bytes());
-        let hex = hex::encode(&digest[..16]);
-        Self {
-            name,
-            kind,
-            content,
-            etag: HeaderValue::from_str(&format!("\"{hex}\"")).expect("quotes and digits may stand in a header"),
-        }
+    fn new(built: Built) -> Self {
+        let digest = Sha256::digest(built.content);
+        let hash = hex::encode(&digest[..16]);
+        let etag = HeaderValue::from_str(&format!("W/\"{hash}\"")).expect("quotes and digits may stand in a header");
+        Self { built, hash, etag }
     }
 
-    fn response(&self, request: &Request<Body>) -> Response<Body> {
-        let is_known = is_among(request.headers(), &self.etag);
+    /// Answers with the file; with `is_named`, its address names its content.
+    fn response(&self, request: &Request<Body>, is_named: bool) -> Response<Body> {
+        let is_known = is_among(request.headers(), &self.hash);
+        let encodings = self.built.compressed.iter();
+        let compressed = encodings
+            .copied()
+            .find(|(encoding, _)| is_accepted(request.headers(), encoding));
+        let content = compressed.map_or(self.built.content, |(_, content)| content);
         let body = match (is_known, request.method()) {
-            (false, &Method::GET) => Body::new(self.content.to_owned()),
+            (false, &Method::GET) => Body::new(Full::new(Bytes::from_static(content))),
             (true | false, _) => Body::empty(),
         };
-        let mut response = Response::new(body);
+        let mut response = guard(Response::new(body));
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.built.kind));
         headers.insert(ETAG, self.etag.clone());
-        guard(response)
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        if let Some((encoding, _)) = compressed {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        if is_named {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(FOR_GOOD));
+        }
+        response
     }
 }
 
@@ -158,9 +228,15 @@ fn answer(files: &[File], request: &Request<Body>) -> Option<Response<Body>> {
             .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Some(response);
     }
-    let file = files.iter().find(|file| file.name == name);
+    let file = files.iter().find(|file| file.built.name == name);
+    let version = request.uri().query().and_then(|query| query.strip_prefix("v="));
     Some(match file {
-        Some(file) => file.response(request),
+        Some(file) if version.is_none_or(|version| version == file.hash) => file.response(request, version.is_some()),
+        // A page that was open during an update must not go on with half of the new one.
+        Some(_) => told(
+            StatusCode::NOT_FOUND,
+            "this file is of another version of the console: load the page again\n",
+        ),
         None => told(StatusCode::NOT_FOUND, "the console has no such file\n"),
     })
 }
@@ -205,24 +281,43 @@ fn guard(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// Says whether the client has this version. The comparison is the weak one, as HTTP wants it here.
-fn is_among(headers: &HeaderMap, etag: &HeaderValue) -> bool {
-    let values = headers.get_all(IF_NONE_MATCH).iter();
-    let mut tags = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|list| list.split(','));
-    tags.any(|tag| {
-        let tag = tag.trim();
-        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag).as_bytes() == etag.as_bytes()
+fn is_among(headers: &HeaderMap, hash: &str) -> bool {
+    listed(headers, &IF_NONE_MATCH).any(|tag| {
+        let tag = tag.strip_prefix("W/").unwrap_or(tag);
+        let bare = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+        tag == "*" || bare == Some(hash)
     })
+}
+
+/// Says whether the client takes this encoding. One that it gives a weight of 0 it does not take.
+fn is_accepted(headers: &HeaderMap, encoding: &str) -> bool {
+    listed(headers, &ACCEPT_ENCODING).any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().strip_prefix("q=").map(str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case(encoding)
+            && weight.is_none_or(|weight| weight.is_ok_and(|weight| weight > 0.0))
+    })
+}
+
+/// Returns the items of a header that is a list.
+fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+    }
+
     #[test]
     fn a_version_is_recognised() {
-        let etag = HeaderValue::from_static("\"ab\"");
         for (given, expected) in [
             ("\"ab\"", true),
             ("W/\"ab\"", true),
@@ -232,9 +327,23 @@ mod tests {
             ("ab", false),
             ("", false),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(IF_NONE_MATCH, HeaderValue::from_str(given).unwrap());
-            assert_eq!(is_among(&headers, &etag), expected, "{given}");
+            assert_eq!(is_among(&with(IF_NONE_MATCH, given), "ab"), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn an_encoding_is_taken_only_by_its_name() {
+        for (given, expected) in [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.5", true),
+            ("br, gzip ; q=1", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000", false),
+            ("gzip;q=much", false),
+            ("xgzip, identity", false),
+            ("", false),
+        ] {
+            assert_eq!(is_accepted(&with(ACCEPT_ENCODING, given), "gzip"), expected, "{given}");
         }
     }
 }

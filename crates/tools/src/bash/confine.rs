@@ -98,6 +98,8 @@ impl Confine {
                 approved: approved.to_vec(),
                 shown: vec![(self.outputs)(ctx.workspace.name())],
                 walls,
+                configuration: ctx.workspace.configuration().to_vec(),
+                directory: Some(ctx.workspace.real_directory().to_path_buf()),
                 ..Demand::new(mode.unwrap_or(Mode::WorkspaceWrite), workspace)
             },
             network,

@@ -20,6 +20,9 @@ use super::{FILE_NAME, Skill, SkillError, SkillFolder, parse, read};
 /// Entries that are looked at below one root.
 const MOST_ENTRIES: usize = 20_000;
 
+/// Things wrong with skills that are told one by one.
+const MOST_TOLD: usize = 10;
+
 /// Skills of one workspace.
 const MOST_SKILLS: usize = 1000;
 
@@ -69,6 +72,18 @@ impl Catalog {
     /// Returns the skills that the last search found, sorted by name.
     pub fn current(&self) -> Arc<[Skill]> {
         self.known.lock().clone()
+    }
+
+    /// Returns what the last search found wrong, in sentences, at most a few. Who waits for a search blocks.
+    pub fn warnings(&self) -> Vec<String> {
+        let memory = self.search.lock();
+        let mut told: Vec<String> = memory.warnings.iter().take(MOST_TOLD).cloned().collect();
+        if let Some(more) = memory.warnings.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
+            told.push(format!(
+                "{more} more skills are left out or have the name of another one: the log names them"
+            ));
+        }
+        told
     }
 
     /// Looks for skills and returns them, sorted by name. Blocking.

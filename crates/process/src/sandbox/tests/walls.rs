@@ -106,6 +106,63 @@ async fn code_and_configuration_of_the_workspace_stay_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rules_are_safe_whatever_their_file_is_called() {
+    let fixture = Fixture::new();
+    let work = fixture.folder.path().join("work").canonicalize().unwrap();
+    std::fs::create_dir_all(work.join("team/rules")).unwrap();
+    std::fs::create_dir_all(work.join("sub/project")).unwrap();
+    std::fs::write(work.join("team/rules/base.json"), "{}").unwrap();
+    std::fs::write(work.join("team/other"), "x").unwrap();
+    let demand = Demand {
+        configuration: ["team/rules/base.json", "later/agents"]
+            .map(|name| work.join(name))
+            .into(),
+        directory: Some(work.join("sub/project")),
+        ..fixture.demand(Mode::WorkspaceWrite)
+    };
+    for command in [
+        "echo x > team/rules/base.json",
+        "rm team/rules/base.json",
+        "rm -r team",
+        "mv team/rules team/r",
+        "mv team t",
+        "echo x > y && mv y team/rules/base.json",
+        "ln -s team l && echo x > l/rules/base.json",
+        "ln team/rules/base.json y2 && echo x > y2",
+        "ln -s sub later",
+        "mkdir l2 && mv -T l2 later",
+        "echo x > later",
+        "mkdir -p later/agents",
+        "mv sub/project sub/p",
+        "mv sub s",
+    ] {
+        let (code, printed) = fixture.run(&demand, command).await;
+        assert_ne!(code, Some(0), "{command}: {printed}");
+        assert!(
+            !work.join("later/agents").exists() && !work.join("later").is_symlink(),
+            "{command}"
+        );
+        assert!(work.join("sub/project").is_dir(), "{command}: {printed}");
+        let rules = std::fs::read_to_string(work.join("team/rules/base.json"));
+        assert_eq!(rules.unwrap(), "{}", "{command}");
+    }
+    let (code, printed) = fixture
+        .run(
+            &demand,
+            "echo y > team/other && echo z > team/rules/new && rm team/rules/new && mkdir -p later/other && rm -r later \
+             && echo x > sub/project/a && mkdir sub/b && mv sub/b sub/c && rmdir sub/c",
+        )
+        .await;
+    assert_eq!(code, Some(0), "{printed}");
+    let demand = Demand {
+        opened: vec![work.join("team/rules/base.json")],
+        ..demand
+    };
+    let (code, printed) = fixture.run(&demand, "echo opened > team/rules/base.json").await;
+    assert_eq!(code, Some(0), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_processes_are_out_of_reach() {
     let fixture = Fixture::new();
     let demand = Demand {

@@ -16,6 +16,7 @@ use toolgate_model::{CONNECTION, CallId, JsonMap, OnDisconnect, Origin, RawInput
 use super::clients::is_sessionless;
 use super::context::{CLIENT, Seen};
 use super::following::{Ended, Following, Step};
+use super::parked::Held;
 use super::sessions::Sessions;
 use crate::grpc::{Shared, convert, status};
 
@@ -77,7 +78,9 @@ pub(super) async fn run(
         Some(state) => {
             let parked = sessions.parked.take(state, &owner, &what);
             let unknown = "requestState: it stands for nothing that waits for you; make the request again without it";
-            let mut following = parked.ok_or_else(|| ErrorData::invalid_params(unknown, None))?;
+            let mut following = parked
+                .ok_or_else(|| ErrorData::invalid_params(unknown, None))?
+                .following;
             following.go_on(seen, &context, log_level).await;
             following
         }
@@ -106,7 +109,11 @@ pub(super) async fn run(
     match step {
         Ok(Step::Ended(ending)) => Ok(Outcome::Ended(Box::new(following.ended(ending)))),
         Ok(Step::Wants(requests)) => {
-            let state = sessions.parked.park(following, counted, owner, what);
+            let held = Held {
+                following,
+                _counted: counted,
+            };
+            let state = sessions.parked.park(held, owner, what);
             Ok(Outcome::Wants(InputRequiredResult::new(Some(requests), Some(state))))
         }
         Ok(Step::Lacks(capabilities)) => Err(ErrorData::missing_required_client_capability(capabilities)),

@@ -268,7 +268,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let seen = read_seen(&context.extensions)?;
-        passing::unsubscribe((&self.shared, &self.sessions), &seen, &request.uri, &context).await
+        passing::unsubscribe(&self.shared, &self.sessions, &seen, request.uri)
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

@@ -4,6 +4,7 @@
 //! *Invariant:* what is read is read by a call, which is judged and recorded like any other, and no secret is shown. To a Toolgate, nothing of a server
 //! is handed on: two that have each other as a server would hand the same round and round.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{
@@ -22,7 +23,7 @@ use toolgate_permission::judgement::denies;
 use super::call::{self, Outcome, Wish};
 use super::context::Seen;
 use super::following::Ended;
-use super::sessions::Sessions;
+use super::sessions::{MAX_SUBSCRIPTIONS, Sessions};
 use crate::grpc::Shared;
 
 /// The code with which servers of older revisions say that there is no such resource.
@@ -239,12 +240,12 @@ pub(super) async fn subscribe(
         return Err(refused("a rule denies it"));
     }
     let mut announced = servers.announced();
-    let asked = owned.ask("resources/subscribe", json!({ "uri": uri })).await;
-    asked.map_err(|problem| refused(&problem))?;
-    let token = sessions.subscribe(session, &uri);
+    let followed = owned.follow().await.map_err(|problem| refused(&problem))?;
+    let token = sessions.subscribe(session, (workspace.clone(), uri.clone()));
     let token = token.ok_or_else(|| refused("too many are followed"))?;
     let peer = context.peer.clone();
     sessions.spawn(session, async move {
+        let _followed = followed;
         let follow = async {
             loop {
                 let is_other = match announced.recv().await {
@@ -273,24 +274,10 @@ async fn tell(peer: &Peer<RoleServer>, uri: &str) -> Result<(), rmcp::service::S
 }
 
 /// Follows it no more.
-pub(super) async fn unsubscribe(
-    (shared, sessions): (&Shared, &Sessions),
-    seen: &Seen,
-    uri: &str,
-    context: &RequestContext<RoleServer>,
-) -> Result<(), ErrorData> {
+pub(super) fn unsubscribe(shared: &Shared, sessions: &Sessions, seen: &Seen, uri: String) -> Result<(), ErrorData> {
     let workspace = workspace(shared, seen)?;
     if let Some(session) = seen.session.as_deref() {
-        sessions.unsubscribe(session, uri);
-    }
-    if sessions.follows(uri) {
-        return Ok(());
-    }
-    if let Some(servers) = servers(shared, context)
-        && let Some(owned) = servers.resource(&workspace, uri).await
-        && let Err(problem) = owned.ask("resources/unsubscribe", json!({ "uri": uri })).await
-    {
-        tracing::debug!(problem, "a server goes on telling of a resource");
+        sessions.unsubscribe(session, &(workspace, uri));
     }
     Ok(())
 }
@@ -307,19 +294,23 @@ pub(super) async fn listen<F: Future<Output = ()>>(
     let (sink, accepted) = (context.sink(), context.accepted());
     let servers = servers(shared, context.request_context());
     let mut announced = servers.map(|servers| servers.announced());
-    let mut followed = Vec::new();
+    let mut followed = BTreeMap::new();
     for uri in accepted.resource_subscriptions.clone().unwrap_or_default() {
         let Some(servers) = servers else { break };
+        if followed.len() >= MAX_SUBSCRIPTIONS {
+            tracing::debug!("a client wants to follow too many resources");
+            break;
+        }
         let Some(owned) = servers.resource(&workspace, &uri).await else {
             continue;
         };
         if is_denied(shared, seen, &owned)? {
             continue;
         }
-        if let Err(problem) = owned.ask("resources/subscribe", json!({ "uri": uri })).await {
-            tracing::debug!(problem, "a server does not tell of a resource");
+        match owned.follow().await {
+            Ok(follow) => drop(followed.insert(uri, follow)),
+            Err(problem) => tracing::debug!(problem, "a server does not tell of a resource"),
         }
-        followed.push(uri);
     }
     loop {
         let next = async {
@@ -336,7 +327,7 @@ pub(super) async fn listen<F: Future<Output = ()>>(
             },
             next = next => match next {
                 Ok(Announced { workspace: of, .. }) if of != workspace => Ok(()),
-                Ok(Announced { uri: Some(uri), .. }) if followed.contains(&uri) => {
+                Ok(Announced { uri: Some(uri), .. }) if followed.contains_key(&uri) => {
                     sink.notify_resource_updated(uri).await
                 }
                 Ok(Announced { uri: Some(_), .. }) => Ok(()),
@@ -344,7 +335,7 @@ pub(super) async fn listen<F: Future<Output = ()>>(
                     let mut sent = Ok(());
                     // What was missed may have been about any of them.
                     if told.is_err() {
-                        for uri in &followed {
+                        for uri in followed.keys() {
                             if sent.is_ok() {
                                 sent = sink.notify_resource_updated(uri.clone()).await;
                             }

@@ -51,8 +51,8 @@ const MAX_REMEMBERED: Most = Most {
 /// How long a call goes on whose client has no connection.
 const RECONNECT_GRACE: Duration = Duration::from_secs(10);
 
-/// Resources that one session follows.
-const MAX_SUBSCRIPTIONS: usize = 256;
+/// Resources that one session follows, or one request of a client without sessions.
+pub(super) const MAX_SUBSCRIPTIONS: usize = 256;
 
 /// How often that is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,8 +72,8 @@ struct Session {
     conversations: HashSet<SessionKey>,
     /// From which level on it wants lines for a log.
     log_level: usize,
-    /// The resources that it follows.
-    subscriptions: HashMap<String, CancellationToken>,
+    /// The resources that it follows, each with its workspace.
+    subscriptions: HashMap<(String, String), CancellationToken>,
 }
 
 /// A conversation without sessions.
@@ -255,31 +255,25 @@ impl Sessions {
         self.change(id, |session| session.log_level = level);
     }
 
-    /// Follows a resource for a session, until what is returned is cancelled.
-    pub(super) fn subscribe(&self, id: &str, uri: &str) -> Option<CancellationToken> {
+    /// Follows a resource of a workspace for a session, until what is returned is cancelled.
+    pub(super) fn subscribe(&self, id: &str, resource: (String, String)) -> Option<CancellationToken> {
         let mut open = self.open();
         let session = open.get_mut(id)?;
-        if session.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+        let is_new = !session.subscriptions.contains_key(&resource);
+        if is_new && session.subscriptions.len() >= MAX_SUBSCRIPTIONS {
             return None;
         }
         let token = session.gone.child_token();
-        if let Some(earlier) = session.subscriptions.insert(uri.to_owned(), token.clone()) {
+        if let Some(earlier) = session.subscriptions.insert(resource, token.clone()) {
             earlier.cancel();
         }
         Some(token)
     }
 
-    /// Says whether any session follows a resource.
-    pub(super) fn follows(&self, uri: &str) -> bool {
-        self.open()
-            .values()
-            .any(|session| session.subscriptions.contains_key(uri))
-    }
-
     /// Follows it no more.
-    pub(super) fn unsubscribe(&self, id: &str, uri: &str) {
+    pub(super) fn unsubscribe(&self, id: &str, resource: &(String, String)) {
         self.change(id, |session| {
-            if let Some(token) = session.subscriptions.remove(uri) {
+            if let Some(token) = session.subscriptions.remove(resource) {
                 token.cancel();
             }
         });

@@ -1,0 +1,1104 @@
+var R,No,$n,de,Fn,Ct,To,Rt,Io,Bn,Vn,ia,Ze=Symbol.for("pv"),Ot={},Pt=[],la=/^m(i|n|o|s|text|space)$/,qn=Array.isArray,Wn=Pt.slice,Ee=Object.assign;function ye(e){e&&e.parentNode&&e.remove()}function xo(e,t,n){var o,u,r,s={},a=arguments.length;for(r in t)r=="key"?o=t[r]:r=="ref"&&typeof e!="function"?u=t[r]:s[r]=t[r];return a>2&&(s.children=a>3?Wn.call(arguments,2):n),ze(e,s,o,u,null)}function ze(e,t,n,o,u){var r={type:e,props:t,key:n,ref:o,__k:null,__:null,__b:0,__e:null,__c:null,constructor:Ze,__v:u||++No,__i:-1,__u:0};return!u&&R.vnode&&R.vnode(r),r}function se(e){return e.children}function Oe(e,t){this.props=e,this.context=t,this.__g=0}function ge(e,t){if(t==null)return e.__&&ge(e.__,e.__i+1);for(var n;t<e.__k.length;t++)if((n=e.__k[t])&&n.__e)return n.__e;return typeof e.type!="function"||e.props.__P?null:ge(e)}function ca(e){var t,n=e.__v,o=n.__e,u=[],r=[],s=e.__P;s&&((t=Ee({constructor:Ze},n)).__v=n.__v+1,R.vnode&&R.vnode(t),Hn(s,t,n,e.__n,s.namespaceURI,32&n.__u?[o]:null,u,o||ge(n),32&n.__u,r),t.__v=n.__v,t.__.__k[t.__i]=t,Ao(u,t,r),n.__=n.__e=null,t.__e!=o&&Ro(t))}function Ro(e){if((e=e.__)&&e.__c&&!e.props.__P)return e.__e=null,e.__k.some(function(t){return t&&(e.__e=t.__e)}),Ro(e)}function Eo(e){(8&e.__g||(e.__g|=8,de.push(e),Ct++))&&Fn==R.debounceRendering||((Fn=R.debounceRendering)||queueMicrotask)(wo)}function wo(){try{for(var e,t=1;de.length;)de.length>t&&de.sort(To),e=de.shift(),t=de.length,8&e.__g&&ca(e)}finally{(Ct=de.length)&&(Fn||queueMicrotask)(wo)}}function Co(e,t,n,o,u,r,s,a,i,l,p){var d,g,c,m,h,b,_=o.__k||Pt,y=t.length;for(i=pa(n,t,_,i,y),d=0;d<y;d++)(c=n.__k[d])!=null&&(g=~c.__i&&_[c.__i]||Ot,c.__i=d,b=Hn(e,c,g,u,r,s,a,i,l,p),m=c.__e,(g.ref!=c.ref||8&g.__u)&&(g.ref&&Kn(g.ref,null,c,g),c.ref&&p.push(c.ref,c.__c||m,c)),h=h||m,4&c.__u?(i=Oo(c,i,e,!g.__v),g.__e&&(g.__e=null)):typeof c.type=="function"&&b!==void 0?i=b:m&&(i=m.nextSibling),c.__u&=-21);return n.__e=h,i}function pa(e,t,n,o,u){var r,s,a,i,l,p,d,g,c,m=n.length,h=m,b=0,_=0,y=e.__k=Array(u);for(r=0;r<u;r++)(s=t[r])!=null&&typeof s!="boolean"&&typeof s!="function"?(typeof s!="object"||s.constructor===String?s=y[r]=ze(null,s):qn(s)?s=y[r]=ze(se,{children:s}):s.constructor===Ze&&s.__b?s=y[r]=ze(s.type,s.props,s.key,s.ref,s.__v):y[r]=s,i=r+b,s.__=e,s.__b=e.__b+1,a=null,~(l=s.__i=fa(s,n,i,h))&&(h--,(a=n[l])&&(a.__u|=2)),a&&a.__v?(s.__u|=16,l==i-1?b--:l==i+1?b++:l!=i&&(l>i?b--:b++,_=1)):(~l||(u>m?b--:u<m&&b++),typeof s.type!="function"&&(s.__u|=4))):y[r]=null;if(_){for(p=[],d=[],r=0;r<u;r++)if((s=y[r])&&16&s.__u){for(b=0,g=p.length;b<g;)p[c=b+g>>1]<s.__i?b=c+1:g=c;p[b]=s.__i,d[r]=b+1}for(b=p.length;r--;)d[r]&&(d[r]==b?b--:y[r].__u|=4)}if(h)for(r=0;r<m;r++)!(a=n[r])||2&a.__u||(a.__e==o&&(o=ge(a)),Yn(a,a));return o}function Oo(e,t,n,o){var u,r,s,a;if(typeof e.type=="function"){if(e.props.__P)return t;if(u=e.__k)for(r=0;r<u.length;r++)u[r]&&(u[r].__=e,t=Oo(u[r],t,n,!1));return t}for(t&&!t.parentNode&&(t=ge(e))&&!t.parentNode&&(t=null),s=e.__e,a=t;a&&a.nodeType==8;)a=a.nextSibling;for(s!=a&&(!o&&n.moveBefore&&s.parentNode?n.moveBefore(s,t):n.insertBefore(s,t||null)),t=s;(t=t&&t.nextSibling)&&t.nodeType==8&&!t.data.startsWith("$s"););return t}function fa(e,t,n,o){var u,r=e.key,s=e.type,a=t[n],i=a&&!(2&a.__u);if(a===null&&r==null||i&&r==a.key&&s==a.type)return n;if(o>(i?1:0)){for(u=n-1;u>=0;u--)if((a=t[u])&&!(2&a.__u)&&r==a.key&&s==a.type)return u;for(u=n+1;u<t.length;u++)if((a=t[u])&&!(2&a.__u)&&r==a.key&&s==a.type)return u}return-1}function So(e,t,n){n==null&&(n=""),t[0]=="-"?e.setProperty(t,n):e[t]=n}function xt(e,t,n,o,u){var r,s;if(t=="style")if(typeof n=="string")e.style.cssText=n;else{if(typeof o=="string"&&(e.style.cssText=o=""),o)for(t in o)n&&t in n||So(e.style,t);if(n)for(t in n)o&&n[t]==o[t]||So(e.style,t,n[t])}else if(t[0]=="o"&&t[1]=="n")typeof n!="function"&&(n=null),typeof o!="function"&&(o=null),(e.__e||(e.__e={}))[t]=n,n&&o||(s=Vn[t]||(Vn[t]=ma(t)),(e.__a||(e.__a={}))[t]=Bn,r=t!=(t=t.replace(Io,"$1")),(t=t.slice(2))[0]<"a"&&(t=t.toLowerCase()),n?e.addEventListener(t,s,r):e.removeEventListener(t,s,r));else{if(u=="http://www.w3.org/2000/svg")t=t.replace(/xlink(H|:h)/,"h").replace(/sName$/,"s");else if(t!="width"&&t!="height"&&t!="href"&&t!="list"&&t!="form"&&t!="tabIndex"&&t!="download"&&t!="rowSpan"&&t!="colSpan"&&t!="role"&&t!="popover"&&t in e)try{return void(e[t]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&t[4]!="-"?e.removeAttribute(t):e.setAttribute(t,t=="popover"&&n==1?"":n)}}function ma(e){return function(t){var n=this.__e;if(n){if(n=n[e],t[Rt]==null)t[Rt]=Bn++;else if(t[Rt]<this.__a[e])return;return n(R.event?R.event(t):t)}}}function Hn(e,t,n,o,u,r,s,a,i,l){var p,d,g,c,m,h,b,_,y,x,N,W,Tt,_e,ee,It,te,ve,re=t.type;if(t.constructor!==Ze)return null;128&n.__u&&(i=32&n.__u,p=n.__c.__z)&&(t.__u|=i,d=r=[],p.nodeType==8?a=wt(p,r):r.push(p),a=r[0]||a),(p=R.__b)&&p(t);e:if(typeof re=="function"){g=s.length;try{if(_=t.props,y=(p=re.prototype)&&p.render,x=(p=re.contextType)&&o[p.__c],N=p?x?x.props.value:p.__:o,(c=n.__c)?(t.__c=c,2&c.__g&&(c.__g|=1)):(y?t.__c=c=new re(_,N):(t.__c=c=new Oe(_,N),c.constructor=re,c.render=ga),x&&x.sub(c),c.state||(c.state={}),c.__n=o,c.__g|=8,c.__h=[],c.__k=[]),y&&(c.__s||(c.__s=c.state),re.getDerivedStateFromProps&&(c.__s==c.state&&(c.__s=Ee({},c.__s)),Ee(c.__s,re.getDerivedStateFromProps(_,c.__s)))),m=c.props,h=c.state,c.__v=t,n.__c){if(_!==m&&y&&!re.getDerivedStateFromProps&&c.componentWillReceiveProps&&c.componentWillReceiveProps(_,N),t.__v==n.__v&&!(8&c.__g)||!(4&c.__g)&&c.shouldComponentUpdate&&c.shouldComponentUpdate(_,c.__s,N)===!1){t.__v!=n.__v&&(c.props=_,c.state=c.__s,c.__g&=-9),t.__e=n.__e,t.__k=n.__k,t.__k.some(function(H){H&&(H.__=t)}),Pt.push.apply(c.__h,c.__k),c.__k=[],c.__h.length&&s.push(c),a=ge(n);break e}c.componentWillUpdate&&c.componentWillUpdate(_,c.__s,N),y&&c.componentDidUpdate&&c.__h.push(function(){c.componentDidUpdate(m,h,b)})}else y&&!re.getDerivedStateFromProps&&c.componentWillMount&&c.componentWillMount(),y&&c.componentDidMount&&c.__h.push(c.componentDidMount);c.context=N,c.props=_,c.__P=e,c.__g&=-5,W=R.__r,Tt=y?25:0;do c.__g&=-9,W&&W(t),p=c.render(c.props,c.state=c.__s,c.context);while(8&c.__g&&++Tt<25);y&&(Pt.push.apply(c.__h,c.__k),c.__k=[]),c.state=c.__s,c.getChildContext&&(o=Ee({},o,c.getChildContext())),y&&n.__c&&c.getSnapshotBeforeUpdate&&(b=c.getSnapshotBeforeUpdate(m,h)),_e=p&&p.type===se&&p.key==null?p.props.children:p,_.__P&&(p=a,u=(e=_.__P).namespaceURI,i=r=null,n.props&&n.props.__P!=e&&(n.__k.some(function(H){H&&Yn(H,H)}),n.__k=null),a=n.__k?ge(n,0):null),a=Co(e,qn(_e)?_e:[_e],t,n,o,u,r,s,a,i,l),_.__P&&(t.__e=null,a=p),t.__u&=-161,d&&d.some(ye),c.__h.length&&s.push(c),1&c.__g&&(c.__g&=-4)}catch(H){if(s.length=g,t.__v=null,i||r)if(H&&H.then){if(t.__u|=128|i,r){for(~(te=r.indexOf(a||void 0))||(te=r.length);(ve=r[te-1])&&ve.nodeType==8;)te--;for(;te<r.length;te++)if(ve=r[te])if(r[te]=null,ee){if(ve==It)break}else{if(ve.nodeType!=8)break;ve.data.startsWith("$s")&&(It=wt(ee=ve))}}if(!ee){for(;a&&a.nodeType==8&&a.nextSibling;)a=a.nextSibling;ee=a}(p=wt(ee=t.__c.__z||(t.__c.__z=ee)))?(t.__e=ee,a=p):t.__e=a,a=a&&a.nextSibling}else r&&r.some(ye);else t.__e=n.__e;t.__k||(t.__k=n.__k||[]),H&&H.then||Po(t),R.__e(H,t,n)}}else a=t.__e=da(n.__e,t,n,o,u,r,s,i,l,e);return(p=R.diffed)&&p(t),a}function wt(e,t){if(e&&e.nodeType==8&&e.data.startsWith("$s"))for(var n=1;e=e.nextSibling;){if(e.nodeType==8){if(e.data.startsWith("$s"))n++;else if(e.data.startsWith("/$s")&&!--n)return e}t&&t.push(e)}}function Po(e){e&&(e.__c&&(e.__c.__g|=4),e.__k&&e.__k.some(Po))}function Ao(e,t,n){for(var o=0;o<n.length;)Kn(n[o++],n[o++],n[o++]);R.__c&&R.__c(t,e),e.some(function(u){try{e=u.__h,u.__h=[],e.some(function(r){r.call(u)})}catch(r){R.__e(r,u.__v)}})}function da(e,t,n,o,u,r,s,a,i,l){var p,d,g,c,m,h,b,_,y=n.props||Ot,x=t.props,N=t.type;if(N=="svg"?u="http://www.w3.org/2000/svg":N=="math"?u="http://www.w3.org/1998/Math/MathML":u||(u="http://www.w3.org/1999/xhtml"),r){for(p=0;p<r.length;p++)if((m=r[p])&&(N?m.localName==N:m.nodeType==3)){e=m,r[p]=null;break}}if(!e){if(_=l.ownerDocument||document,!N)return _.createTextNode(x);e=_.createElementNS(u,N,x.is?x:l),a&&(R.__m&&R.__m(t,r),a=!1),r=null}if(N){if(l=N=="template"&&e.content||e,r=N=="textarea"&&x.defaultValue!=null?null:r&&Wn.call(l.childNodes),!a&&r)for(y={},p=0;p<e.attributes.length;p++)y[(m=e.attributes[p]).name]=m.value;for(p in y)m=y[p],p=="dangerouslySetInnerHTML"?g=m:p=="children"||p in x||p=="value"&&"defaultValue"in x||p=="checked"&&"defaultChecked"in x||xt(e,p,null,m,u);for(p in x)m=x[p],p=="children"?c=m:p=="dangerouslySetInnerHTML"?d=m:p=="value"?h=m:p=="checked"?b=m:a&&typeof m!="function"||y[p]===m||xt(e,p,m,y[p],u);d?(a||g&&(d.__html==g.__html||d.__html==e.innerHTML)||(e.innerHTML=d.__html),t.__k=[]):(g&&(e.textContent=""),(N=="foreignObject"||u=="http://www.w3.org/1998/Math/MathML"&&la.test(N))&&(u="http://www.w3.org/1999/xhtml"),Co(l,qn(c)?c:[c],t,n,o,u,r,s,r?r[0]:n.__k&&ge(n,0),a,i),r&&r.some(ye)),a&&N!="textarea"||(p="value",N=="progress"&&h==null?e.removeAttribute(p):h==null||h===e[p]&&(N!="progress"||h)||xt(e,p,h,y[p],u),p="checked",b!=null&&b!=e[p]&&xt(e,p,b,y[p],u))}else y===x||a&&e.data==x||(e.data=x);return e}function Kn(e,t,n,o){try{typeof e=="function"?t?t.__x=e(t)||1:o&&(o=o.__c||o.__e)&&(t=o.__x)&&(o.__x=null,typeof t=="function"?t():e(null)):e.current=t}catch(u){R.__e(u,n)}}function Yn(e,t,n){var o,u,r,s;if(R.unmount&&R.unmount(e),!(o=e.ref)||o.current&&o.current!=e.__e||Kn(o,null,t,e),o=e.__c){if(o.componentWillUnmount)try{o.componentWillUnmount()}catch(a){R.__e(a,t)}o.__P=o.__n=null}if(o=e.__k)for(s=0;s<o.length;s++)o[s]&&Yn(o[s],t,typeof e.type!="function"||n&&!e.props.__P);!n&&(o=e.__c)&&(o=o.__z)&&(u=wt(o,r=[]))&&(o==e.__e&&r.some(ye),ye(u),ye(o)),n||ye(e.__e),e.__e=e.__c=e.__=null}function ga(e,t,n){return this.constructor(e,n)}function Zc(e,t){var n,o,u,r;R.__&&R.__(e,t),t.nodeType==9&&(t=t.documentElement),o=(n=e&&32&e.__u)?null:t.__k,t.__k=ze(se,{children:[e]}),u=[],r=[],Hn(t,t.__k,o||Ot,Ot,t.namespaceURI,o?null:t.firstChild?Wn.call(t.childNodes):null,u,o?o.__e:t.firstChild,n,r),Ao(u,t.__k,r),t.__k.props.children=null}R={__e:function(e,t,n,o){for(var u,r,s;t=t.__;)if((u=t.__c)&&!(1&u.__g)){u.__g|=4;try{if((s=(r=u.constructor)&&r.getDerivedStateFromError)&&u.setState(r.getDerivedStateFromError(e)),u.componentDidCatch&&(u.componentDidCatch(e,o||{}),s=1),s&&8&u.__g)return void(u.__g|=2)}catch(a){e=a}}throw Ct=0,e}},No=0,$n=function(e){return e!=null&&e.constructor===Ze},Oe.prototype.setState=function(e,t){var n=this.__s;n&&n!=this.state||(n=this.__s=Ee({},this.state)),typeof e=="function"&&(e=e(Ee({},n),this.props)),e&&(Ee(n,e),this.__v&&(t&&this.__k.push(t),Eo(this)))},Oe.prototype.forceUpdate=function(e){this.__v&&(this.__g|=4,e&&this.__h.push(e),Eo(this))},Oe.prototype.render=se,de=[],Ct=0,To=function(e,t){return e.__v.__b-t.__v.__b},Rt=Symbol(),Io=/(PointerCapture)$|Capture$/i,Bn=0,Vn={},ia=0;var Pe,M,jn,Lo,Jn=Object.is,At=0,Bo=[],Xn=[],L=R,Do=L.__b,Mo=L.__r,ko=L.diffed,Go=L.__c,Uo=L.unmount,Fo=L.__;function Lt(e,t){L.__h&&L.__h(M,e,At||t),At=0;var n=M.__H||(M.__H={__:[],__h:[]});return e>=n.__.length&&n.__.push({}),n.__[e]}function tp(e){return At=1,ba(qo,e)}function ba(e,t,n){var o=Lt(Pe++,2);if(o.t=e,!o.__c&&(o.__=[n?n(t):qo(void 0,t),function(r){var s=(o.__N||o.__)[0],a=o.t(s,r);Jn(s,a)||(o.__N=[a,o.__[1]],o.__c.setState({}))}],o.__c=M,!M.__f)){M.__f=!0;var u=M.shouldComponentUpdate;M.shouldComponentUpdate=function(r,s,a){var i=this.__H;if(!i)return!0;var l=!1,p=this.props!=r;if(i.__.some(function(g){g.__N&&(l=!0,Jn(g.__[0],g.__N[0])||(p=!0))}),u){var d=u.call(this,r,s,a);return l?d||p:d}return!l||p}}return o.__}function ha(e,t){var n=Lt(Pe++,3);!L.__s&&Zn(n.__H,t)&&(n.__P=!0,n.__=e,n.u=t,M.__H.__h.push(n))}function np(e,t){var n=Lt(Pe++,4);!L.__s&&Zn(n.__H,t)&&(n.__P=!1,n.__=e,n.u=t,M.__h.push(n))}function _a(e){return At=5,Dt(function(){return{current:e}},[])}function Dt(e,t){var n=Lt(Pe++,7);return Zn(n.__H,t)&&(n.__=e(),n.__H=t),n.__}function va(){var e;do{for(;e=Xn.shift();)try{Qe(e)}catch(n){L.__e(n,{__:(e=e.__P)&&e.__v})}for(;e=Bo.shift();){var t=e.__H;if(e.__P&&t)try{t.__h.some(Qe),t.__h.some(zn),t.__h=[]}catch(n){t.__h=[],L.__e(n,e.__v)}}}while(Xn.length)}L.__b=function(e){M=null,Do&&Do(e)},L.__=function(e,t){e&&t.__k&&t.__k.__m&&(e.__m=t.__k.__m),Fo&&Fo(e,t)},L.__r=function(e){Mo&&Mo(e),Pe=0;var t=(M=e.__c).__H;t&&(jn==M?M.__h=[]:(t.__h.some(Qe),t.__h.some(zn),Pe=0),t.__h=[],t.__.some(function(n){n.__N&&(n.__=n.__N),n.u=n.__N=void 0})),jn=M},L.diffed=function(e){ko&&ko(e);var t=e.__c;t&&t.__H&&(t.__H.__h.length&&$o(Bo.push(t)),t.__H.__.some(function(n){n.u&&(n.__H=n.u)})),jn=M=null},L.__c=function(e,t){t.some(function(n){try{n.__h.some(Qe),n.__h=n.__h.filter(function(o){return!o.__||zn(o)})}catch(o){n.__h=[function(){throw o}]}}),Go&&Go(e,t)},L.unmount=function(e){Uo&&Uo(e);var t,n,o=e.__c;o&&o.__H&&(o.__H.__.some(function(u){try{if(u.__P&&u.__c){if(n===void 0){for(n=e.__;n&&(!n.__c||!n.__c.__P);)n=n.__;n=n&&n.__c}u.__P=n,$o(Xn.push(u))}else Qe(u)}catch(r){t=r}}),o.__H=void 0,t&&L.__e(t,o.__v))};var Vo=typeof requestAnimationFrame=="function";function ya(e){var t,n=function(){clearTimeout(o),Vo&&cancelAnimationFrame(t),setTimeout(e)},o=setTimeout(n,35);Vo&&(t=requestAnimationFrame(n))}function $o(e){e!=1&&Lo==L.requestAnimationFrame||((Lo=L.requestAnimationFrame)||ya)(va)}function Qe(e){var t=M,n=e.__c;typeof n=="function"&&(e.__c=void 0,n()),M=t}function zn(e){var t=M;e.__c=e.__(),M=t}function Zn(e,t){return!e||e.length!=t.length||t.some(function(n,o){return!Jn(n,e[o])})}function qo(e,t){return typeof t=="function"?t(e):t}var Ea=Symbol.for("preact-signals");function Ut(){if(ae>1)ae--;else{var e,t=!1;for((function(){var u=kt;for(kt=void 0;u!==void 0;){var r=u.S;if(r.v===u.v)for(var s=r.t;s!==void 0;s=s.x)s.i===u.i&&(s.i=r.i);u=u.o}})();tt!==void 0;){var n=tt;for(tt=void 0,Mt++;n!==void 0;){var o=n.u;if(n.u=void 0,n.f&=-3,!(8&n.f)&&Ho(n))try{n.c()}catch(u){t||(e=u,t=!0)}n=o}}if(Mt=0,ae--,t)throw e}}function e0(e){if(ae>0)return e();Qn=++Sa,ae++;try{return e()}finally{Ut()}}var et,P=void 0;function nt(e){var t=P,n=et;P=void 0,et=void 0;try{return e()}finally{P=t,et=n}}var tt=void 0,ae=0,Mt=0,Sa=0,Qn=0,kt=void 0,Gt=0;function Wo(e){if(P!==void 0){var t=e.n;if(t===void 0||t.t!==P)return t={i:0,S:e,p:P.s,n:void 0,t:P,e:void 0,x:void 0,r:t},P.s!==void 0&&(P.s.n=t),P.s=t,e.n=t,32&P.f&&e.S(t),t;if(t.i===-1)return t.i=0,t.n!==void 0&&(t.n.p=t.p,t.p!==void 0&&(t.p.n=t.n),t.p=P.s,t.n=void 0,P.s.n=t,P.s=t),t}}function k(e,t){this.v=e,this.i=0,this.n=void 0,this.t=void 0,this.l=0,this.W=t?.watched,this.Z=t?.unwatched,this.name=t?.name}k.prototype.brand=Ea;k.prototype.h=function(){return!0};k.prototype.S=function(e){var t=this,n=this.t;n!==e&&e.e===void 0&&(e.x=n,this.t=e,n!==void 0?n.e=e:nt(function(){var o;(o=t.W)==null||o.call(t)}))};k.prototype.U=function(e){var t=this;if(this.t!==void 0){var n=e.e,o=e.x;n!==void 0&&(n.x=o,e.e=void 0),o!==void 0&&(o.e=n,e.x=void 0),e===this.t&&(this.t=o,o===void 0&&nt(function(){var u;(u=t.Z)==null||u.call(t)}))}};k.prototype.subscribe=function(e){var t=this;return ne(function(){var n=t.value;nt(function(){return e(n)})},{name:"sub"})};k.prototype.valueOf=function(){return this.value};k.prototype.toString=function(){return this.value+""};k.prototype.toJSON=function(){return this.value};k.prototype.peek=function(){var e=this;return nt(function(){return e.value})};Object.defineProperty(k.prototype,"value",{get:function(){var e=Wo(this);return e!==void 0&&(e.i=this.i),this.v},set:function(e){if(e!==this.v){if(Mt>100)throw new Error("Cycle detected");(function(n){ae!==0&&Mt===0&&n.l!==Qn&&(n.l=Qn,kt={S:n,v:n.v,i:n.i,o:kt})})(this),this.v=e,this.i++,Gt++,ae++;try{for(var t=this.t;t!==void 0;t=t.x)t.t.N()}finally{Ut()}}}});function E(e,t){return new k(e,t)}function Ho(e){for(var t=e.s;t!==void 0;t=t.n)if(t.S.i!==t.i||!t.S.h()||t.S.i!==t.i)return!0;return!1}function Ko(e){for(var t=e.s;t!==void 0;t=t.n){var n=t.S.n;if(n!==void 0&&(t.r=n),t.S.n=t,t.i=-1,t.n===void 0){e.s=t;break}}}function Yo(e){for(var t=e.s,n=void 0;t!==void 0;){var o=t.p;t.i===-1?(t.S.U(t),o!==void 0&&(o.n=t.n),t.n!==void 0&&(t.n.p=o)):n=t,t.S.n=t.r,t.r!==void 0&&(t.r=void 0),t=o}e.s=n}function Se(e,t){k.call(this,void 0,t),this.x=e,this.s=void 0,this.g=Gt-1,this.f=4}Se.prototype=new k;Se.prototype.h=function(){if(this.f&=-3,1&this.f)return!1;if((36&this.f)==32||(this.f&=-5,this.g===Gt))return!0;if(this.g=Gt,this.f|=1,this.i>0&&!Ho(this))return this.f&=-2,!0;var e=P;try{Ko(this),P=this;var t=this.x();(16&this.f||this.v!==t||this.i===0)&&(this.v=t,this.f&=-17,this.i++)}catch(n){this.v=n,this.f|=16,this.i++}return P=e,Yo(this),this.f&=-2,!0};Se.prototype.S=function(e){if(this.t===void 0){this.f|=36;for(var t=this.s;t!==void 0;t=t.n)t.S.S(t)}k.prototype.S.call(this,e)};Se.prototype.U=function(e){if(this.t!==void 0&&(k.prototype.U.call(this,e),this.t===void 0)){this.f&=-33;for(var t=this.s;t!==void 0;t=t.n)t.S.U(t)}};Se.prototype.N=function(){if(!(2&this.f)){this.f|=6;for(var e=this.t;e!==void 0;e=e.x)e.t.N()}};Object.defineProperty(Se.prototype,"value",{get:function(){if(1&this.f)throw new Error("Cycle detected");var e=Wo(this);if(this.h(),e!==void 0&&(e.i=this.i),16&this.f)throw this.v;return this.v}});function $(e,t){return new Se(e,t)}function jo(e){var t=e.j;if(e.j=void 0,typeof t=="function"){ae++;var n=P;P=void 0;try{t()}catch(o){throw e.f&=-2,e.f|=8,t0(e),o}finally{P=n,Ut()}}}function t0(e){for(var t=e.s;t!==void 0;t=t.n)t.S.U(t);e.x=void 0,e.s=void 0,jo(e)}function Na(e){if(P!==this)throw new Error("Out-of-order effect");Yo(this),P=e,this.f&=-2;try{8&this.f&&t0(this)}finally{Ut()}}function Ae(e,t){this.x=e,this.j=void 0,this.s=void 0,this.u=void 0,this.f=32,this.name=t?.name,et&&et.push(this)}Ae.prototype.c=function(){var e=this.S();try{if(8&this.f||this.x===void 0)return;var t=this.x();typeof t=="function"&&(this.j=t)}finally{e()}};Ae.prototype.S=function(){if(1&this.f)throw new Error("Cycle detected");this.f|=1,this.f&=-9,jo(this),Ko(this),ae++;var e=P;return P=this,Na.bind(this,e)};Ae.prototype.N=function(){2&this.f||(this.f|=2,this.u=tt,tt=this)};Ae.prototype.d=function(){this.f|=8,1&this.f||t0(this)};Ae.prototype.dispose=function(){this.d()};function ne(e,t){var n=new Ae(e,t);try{n.c()}catch(u){throw n.d(),u}var o=n.d.bind(n);return o[Symbol.dispose]=o,o}var Jo,Vt,Ft,Ta=typeof window<"u"&&!!window.__PREACT_SIGNALS_DEVTOOLS__;var Xo=[];ne(function(){Jo=this.N})();function Le(e,t){R[e]=t.bind(null,R[e]||function(){})}function ot(e){if(Ft){var t=Ft;Ft=void 0,t()}Ft=e&&e.S()}function zo(e){var t=this,n=e.data,o=xa(n);o.name="ReactiveDom",o.value=n;var u=Dt(function(){for(var a=t,i=t.__v;i=i.__;)if(i.__c){i.__c.__$f|=4;break}var l=$(function(){var c=o.value.value;return c===0?0:c===!0?"":c||""}),p=$(function(){return!Array.isArray(l.value)&&!$n(l.value)}),d=ne(function(){if(this.N=Zo,p.value){var c=l.value;a.__v&&a.__v.__e&&a.__v.__e.nodeType===3&&(a.__v.__e.data=c)}}),g=t.__$u.d;return t.__$u.d=function(){d(),g.call(this)},[p,l]},[]),r=u[0],s=u[1];return r.value?s.peek():s.value}zo.displayName="ReactiveTextNode";Object.defineProperties(k.prototype,{constructor:{configurable:!0,value:xo(se,null).constructor},type:{configurable:!0,value:zo},props:{configurable:!0,get:function(){var e=this;return{data:{get value(){return e.value}}}}},__b:{configurable:!0,value:1}});Le("__b",function(e,t){if(ot(),Vt=void 0,typeof t.type=="string"){var n,o=t.props;for(var u in o)if(u!=="children"){var r=o[u];r instanceof k&&(n||(t.__np=n={}),n[u]=r,o[u]=r.peek())}}e(t)});Le("__r",function(e,t){if(e(t),t.type!==se){ot();var n,o=t.__c;o&&(o.__$f&=-2,(n=o.__$u)===void 0&&(o.__$u=n=(function(u,r){var s;return ne(function(){s=this},{name:r}),s.c=u,s})((function(u){return function(){var r;Ta&&((r=this.y)==null||r.call(this)),u.__$f|=1,u.setState({})}})(o),typeof t.type=="function"?t.type.displayName||t.type.name:""))),Vt=o,ot(n)}});Le("__e",function(e,t,n,o){ot(),Vt=void 0,e(t,n,o)});Le("diffed",function(e,t){ot(),Vt=void 0;var n;if(typeof t.type=="string"&&(n=t.__e)){var o=t.__np,u=t.props,r=n.U;if(r)for(var s in r){var a=r[s];a===void 0||o&&s in o||(a.d(),r[s]=void 0)}if(o){r||(r={},n.U=r);for(var i in o){var l=r[i],p=o[i];l===void 0?(l=Ia(n,i,p,u),r[i]=l):l.o(p,u)}}}e(t)});function Ia(e,t,n,o){var u=t in e&&e.ownerSVGElement===void 0,r=E(n);return{o:function(s,a){r.value=s,o=a},d:ne(function(){this.N=Zo;var s=r.value.value;o[t]!==s&&(o[t]=s,u?e[t]=s:s!=null&&(s!==!1||t[4]==="-")?e.setAttribute(t,s):e.removeAttribute(t))})}}Le("unmount",function(e,t){if(typeof t.type=="string"){var n=t.__e;if(n){var o=n.U;if(o){n.U=void 0;for(var u in o){var r=o[u];r&&r.d()}}}var s=t.__np;if(s){var a=t.props;for(var i in s)a[i]=s[i]}t.__np=void 0}else{var l=t.__c;if(l){l.__$f|=8;var p=l.__$u;p&&(l.__$u=void 0,p.d())}}e(t)});Le("__h",function(e,t,n,o){o<3&&(t.__$f|=2),e(t,n,o)});Oe.prototype.shouldComponentUpdate=function(e,t){if(this.__R)return!0;var n=this.__$u,o=n&&n.s!==void 0;for(var u in t)return!0;if(this.__f||typeof this.u=="boolean"&&this.u===!0){var r=2&this.__$f;if(!(o||r||4&this.__$f)||1&this.__$f)return!0}else if(!(o||4&this.__$f)||3&this.__$f)return!0;for(var s in e)if(s!=="__source"&&e[s]!==this.props[s])return!0;for(var a in this.props)if(!(a in e))return!0;return!1};function xa(e,t){return Dt(function(){return E(e,t)},[])}var Ra=function(e){queueMicrotask(function(){queueMicrotask(e)})};function wa(){e0(function(){for(var e;e=Xo.shift();)Jo.call(e)})}function Zo(){Xo.push(this)===1&&(R.requestAnimationFrame||Ra)(wa)}var v;(function(e){e[e.Canceled=1]="Canceled",e[e.Unknown=2]="Unknown",e[e.InvalidArgument=3]="InvalidArgument",e[e.DeadlineExceeded=4]="DeadlineExceeded",e[e.NotFound=5]="NotFound",e[e.AlreadyExists=6]="AlreadyExists",e[e.PermissionDenied=7]="PermissionDenied",e[e.ResourceExhausted=8]="ResourceExhausted",e[e.FailedPrecondition=9]="FailedPrecondition",e[e.Aborted=10]="Aborted",e[e.OutOfRange=11]="OutOfRange",e[e.Unimplemented=12]="Unimplemented",e[e.Internal=13]="Internal",e[e.Unavailable=14]="Unavailable",e[e.DataLoss=15]="DataLoss",e[e.Unauthenticated=16]="Unauthenticated"})(v||(v={}));function ut(e,t){return e!==null&&typeof e=="object"&&"$typeName"in e&&typeof e.$typeName=="string"?t===void 0?!0:t.typeName===e.$typeName:!1}var f;(function(e){e[e.DOUBLE=1]="DOUBLE",e[e.FLOAT=2]="FLOAT",e[e.INT64=3]="INT64",e[e.UINT64=4]="UINT64",e[e.INT32=5]="INT32",e[e.FIXED64=6]="FIXED64",e[e.FIXED32=7]="FIXED32",e[e.BOOL=8]="BOOL",e[e.STRING=9]="STRING",e[e.BYTES=12]="BYTES",e[e.UINT32=13]="UINT32",e[e.SFIXED32=15]="SFIXED32",e[e.SFIXED64=16]="SFIXED64",e[e.SINT32=17]="SINT32",e[e.SINT64=18]="SINT64"})(f||(f={}));function eu(){let e=this.buf,t=this.pos,n=0,o=0;for(let r=0;r<28;r+=7){let s=e[t++];if(n|=(s&127)<<r,(s&128)==0){this.pos=t,this.assertBounds(),this.varint64Lo=n,this.varint64Hi=o;return}}let u=e[t++];if(n|=(u&15)<<28,o=(u&112)>>4,(u&128)==0){this.pos=t,this.assertBounds(),this.varint64Lo=n,this.varint64Hi=o;return}for(let r=3;r<=31;r+=7){let s=e[t++];if(o|=(s&127)<<r,(s&128)==0){this.pos=t,this.assertBounds(),this.varint64Lo=n,this.varint64Hi=o;return}}throw new Error("invalid varint")}var $t=4294967296;function n0(e){let t=e[0]==="-";t&&(e=e.slice(1));let n=1e6,o=0,u=0;function r(s,a){let i=Number(e.slice(s,a));u*=n,o=o*n+i,o>=$t&&(u=u+(o/$t|0),o=o%$t)}return r(-24,-18),r(-18,-12),r(-12,-6),r(-6),t?nu(o,u):u0(o,u)}function tu(e,t){let n=u0(e,t),o=n.hi&2147483648;o&&(n=nu(n.lo,n.hi));let u=o0(n.lo,n.hi);return o?"-"+u:u}function o0(e,t){if({lo:e,hi:t}=Ca(e,t),t<=2097151)return String($t*t+e);let n=e&16777215,o=(e>>>24|t<<8)&16777215,u=t>>16&65535,r=n+o*6777216+u*6710656,s=o+u*8147497,a=u*2,i=1e7;return r>=i&&(s+=Math.floor(r/i),r%=i),s>=i&&(a+=Math.floor(s/i),s%=i),a.toString()+Qo(s)+Qo(r)}function Ca(e,t){return{lo:e>>>0,hi:t>>>0}}function u0(e,t){return{lo:e|0,hi:t|0}}function nu(e,t){return t=~t,e?e=~e+1:t+=1,u0(e,t)}var Qo=e=>{let t=String(e);return"0000000".slice(t.length)+t};function ou(e,t){if(e>>>0<128){t.push(e);return}if(e>=0){for(;e>127;)t.push(e&127|128),e=e>>>7;t.push(e)}else{for(let n=0;n<9;n++)t.push(e&127|128),e=e>>7;t.push(1)}}function uu(){let e=this.buf[this.pos++];if((e&128)===0)return this.assertBounds(),e;let t=e&127;if(e=this.buf[this.pos++],t|=(e&127)<<7,(e&128)===0)return this.assertBounds(),t;if(e=this.buf[this.pos++],t|=(e&127)<<14,(e&128)===0)return this.assertBounds(),t;if(e=this.buf[this.pos++],t|=(e&127)<<21,(e&128)===0)return this.assertBounds(),t;e=this.buf[this.pos++],t|=(e&15)<<28;for(let n=5;(e&128)!==0&&n<10;n++)e=this.buf[this.pos++];if((e&128)!==0)throw new Error("invalid varint");return this.assertBounds(),t>>>0}var T=Oa();function Oa(){let e=new DataView(new ArrayBuffer(8));if(typeof BigInt=="function"&&typeof e.getBigInt64=="function"&&typeof e.getBigUint64=="function"&&typeof e.setBigInt64=="function"&&typeof e.setBigUint64=="function"&&(!!globalThis.Deno||!!globalThis.Bun||typeof process!="object"||typeof process.env!="object"||process.env.BUF_BIGINT_DISABLE!=="1")){let n=BigInt("-9223372036854775808"),o=BigInt("9223372036854775807"),u=BigInt("0"),r=BigInt("18446744073709551615");return{zero:BigInt(0),supported:!0,parse(s){let a=typeof s=="bigint"?s:BigInt(s);if(a>o||a<n)throw new Error(`invalid int64: ${s}`);return a},uParse(s){let a=typeof s=="bigint"?s:BigInt(s);if(a>r||a<u)throw new Error(`invalid uint64: ${s}`);return a},enc(s){return e.setBigInt64(0,this.parse(s),!0),{lo:e.getInt32(0,!0),hi:e.getInt32(4,!0)}},uEnc(s){return e.setBigInt64(0,this.uParse(s),!0),{lo:e.getInt32(0,!0),hi:e.getInt32(4,!0)}},dec(s,a){return e.setInt32(0,s,!0),e.setInt32(4,a,!0),e.getBigInt64(0,!0)},uDec(s,a){return e.setInt32(0,s,!0),e.setInt32(4,a,!0),e.getBigUint64(0,!0)}}}return{zero:"0",supported:!1,parse(n){return typeof n!="string"&&(n=n.toString()),ru(n),n},uParse(n){return typeof n!="string"&&(n=n.toString()),su(n),n},enc(n){return typeof n!="string"&&(n=n.toString()),ru(n),n0(n)},uEnc(n){return typeof n!="string"&&(n=n.toString()),su(n),n0(n)},dec(n,o){return tu(n,o)},uDec(n,o){return o0(n,o)}}}function ru(e){if(!/^-?[0-9]+$/.test(e))throw new Error("invalid int64: "+e)}function su(e){if(!/^[0-9]+$/.test(e))throw new Error("invalid uint64: "+e)}function F(e,t){switch(e){case f.STRING:return"";case f.BOOL:return!1;case f.DOUBLE:case f.FLOAT:return 0;case f.INT64:case f.UINT64:case f.SFIXED64:case f.FIXED64:case f.SINT64:return t?"0":T.zero;case f.BYTES:return new Uint8Array(0);default:return 0}}function au(e,t){switch(e){case f.BOOL:return t===!1;case f.STRING:return t==="";case f.BYTES:return t instanceof Uint8Array&&!t.byteLength;case f.DOUBLE:case f.FLOAT:return Object.is(t,0);default:return t==0}}var iu=2,G=Symbol.for("reflect unsafe local");function lu(e,t){let n=e[t.localName].case;return n===void 0?n:t.fields.find(o=>o.localName===n)}function cu(e,t){let n=t.localName;if(t.oneof)return e[t.oneof.localName].case===n;if(t.presence!=iu)return e[n]!==void 0&&Object.prototype.hasOwnProperty.call(e,n);switch(t.fieldKind){case"list":return e[n].length>0;case"map":return Object.keys(e[n]).length>0;case"scalar":return!au(t.scalar,e[n]);case"enum":return e[n]!==t.enum.values[0].number}throw new Error("message field with implicit presence")}function Ne(e,t){return Object.prototype.hasOwnProperty.call(e,t)&&e[t]!==void 0}function pu(e,t){if(t.oneof){let n=e[t.oneof.localName];return n.case===t.localName?n.value:void 0}return e[t.localName]}function fu(e,t,n){t.oneof?e[t.oneof.localName]={case:t.localName,value:n}:e[t.localName]=n}function U(e,t,n){t==="__proto__"?Object.defineProperty(e,"__proto__",{value:n,writable:!0,enumerable:!0,configurable:!0}):e[t]=n}function mu(e,t){return Object.prototype.hasOwnProperty.call(e,t)?e[t]:void 0}function du(e,t){let n=t.localName;if(t.oneof){let o=t.oneof.localName;e[o].case===n&&(e[o]={case:void 0})}else if(t.presence!=iu)delete e[n];else switch(t.fieldKind){case"map":e[n]={};break;case"list":e[n]=[];break;case"enum":e[n]=t.enum.values[0].number;break;case"scalar":e[n]=F(t.scalar,t.longAsString);break}}function Y(e){return e!==null&&typeof e=="object"&&!Array.isArray(e)}function rt(e,t){var n,o,u,r;if(Y(e)&&G in e&&"add"in e&&"field"in e&&typeof e.field=="function"){if(t!==void 0){let s=t,a=e.field();return s.listKind==a.listKind&&s.scalar===a.scalar&&((n=s.message)===null||n===void 0?void 0:n.typeName)===((o=a.message)===null||o===void 0?void 0:o.typeName)&&((u=s.enum)===null||u===void 0?void 0:u.typeName)===((r=a.enum)===null||r===void 0?void 0:r.typeName)}return!0}return!1}function st(e,t){var n,o,u,r;if(Y(e)&&G in e&&"has"in e&&"field"in e&&typeof e.field=="function"){if(t!==void 0){let s=t,a=e.field();return s.mapKey===a.mapKey&&s.mapKind==a.mapKind&&s.scalar===a.scalar&&((n=s.message)===null||n===void 0?void 0:n.typeName)===((o=a.message)===null||o===void 0?void 0:o.typeName)&&((u=s.enum)===null||u===void 0?void 0:u.typeName)===((r=a.enum)===null||r===void 0?void 0:r.typeName)}return!0}return!1}function at(e,t){return Y(e)&&G in e&&"desc"in e&&Y(e.desc)&&e.desc.kind==="message"&&(t===void 0||e.desc.typeName==t.typeName)}function gu(e){return bu(e.$typeName)}function B(e){let t=e.fields[0];return bu(e.typeName)&&t!==void 0&&t.fieldKind=="scalar"&&t.name=="value"&&t.number==1}function Bt(e){switch(e.typeName){case"google.protobuf.Any":case"google.protobuf.Timestamp":case"google.protobuf.Duration":case"google.protobuf.FieldMask":case"google.protobuf.Struct":case"google.protobuf.Value":case"google.protobuf.ListValue":return!0;default:return B(e)}}var Pa=new Set(["google.protobuf.DoubleValue","google.protobuf.FloatValue","google.protobuf.Int64Value","google.protobuf.UInt64Value","google.protobuf.Int32Value","google.protobuf.UInt32Value","google.protobuf.BoolValue","google.protobuf.StringValue","google.protobuf.BytesValue"]);function bu(e){return Pa.has(e)}var Aa=999,La=998,_u=2;function O(e,t){return ut(t,e)?t:vu(e)(t)}var hu=new WeakMap;function vu(e){let t=hu.get(e);return t===void 0&&(t=Da(e),hu.set(e,t)),t}var r0=0,yu=1,Eu=2,Su=3;function Da(e){let t=e.typeName,{properties:n,prototype:o}=Ma(e);return u=>{let r;o!==void 0?(r=Object.create(o),r.$typeName=t):r={$typeName:t};for(let s=0;s<n.length;s++){let a=n[s],i=a.name,l=u?.[i];switch(a.kind){case r0:l!=null?r[i]=a.convert!==void 0?a.convert(l):l:a.constant!==void 0&&(r[i]=a.constant);break;case yu:r[i]=a.convert!==void 0&&Array.isArray(l)?l.map(a.convert):l??[];break;case Eu:if(a.convert===void 0||!Y(l))r[i]=l??{};else{let p={},d=Object.keys(l);for(let g=0;g<d.length;g++)U(p,d[g],a.convert(l[d[g]]));r[i]=p}break;case Su:{let p=l;if(p?.case!=null){let d=a.convert.get(p.case);if(d!==void 0){r[i]={case:p.case,value:d(p.value)};break}}r[i]={case:void 0};break}}}return r}}function Ma(e){var t,n;let o=[],u={},r=Ga(e);for(let s of e.members){let a=s.localName;if(s.kind=="oneof"){o.push({name:a,kind:Su,constant:void 0,convert:ka(s)});continue}switch(s.fieldKind){case"message":{o.push({name:a,kind:r0,constant:void 0,convert:qt(s)});break}case"list":{o.push({name:a,kind:yu,constant:void 0,convert:s.listKind=="message"?(t=qt(s))!==null&&t!==void 0?t:(i=>i):s.scalar==f.BYTES?it:void 0});break}case"map":{o.push({name:a,kind:Eu,constant:void 0,convert:s.mapKind=="message"?(n=qt(s))!==null&&n!==void 0?n:(i=>i):s.scalar==f.BYTES?it:void 0});break}default:{let i=Ua(s);o.push({name:a,kind:r0,constant:s.presence==_u?i:void 0,convert:s.fieldKind=="scalar"&&s.scalar==f.BYTES?it:void 0}),r&&(u[a]=i);break}}}return{properties:o,prototype:r?u:void 0}}function ka(e){let t=new Map;for(let n of e.fields){let o;n.fieldKind=="message"?o=qt(n):n.fieldKind=="scalar"&&n.scalar==f.BYTES&&(o=it),t.set(n.localName,o??(u=>u))}return t}function qt(e){if(e.fieldKind=="message"&&!e.oneof&&B(e.message))return e.message.fields[0].scalar==f.BYTES?it:void 0;if(e.message.typeName=="google.protobuf.Struct"&&e.parent.typeName!=="google.protobuf.Value")return;let t=e.message,n;return o=>!Y(o)||ut(o,t)?o:(n??(n=vu(t)),n(o))}function it(e){return Array.isArray(e)?new Uint8Array(e):e}function Ga(e){switch(e.file.edition){case Aa:return!1;case La:return!0;default:return e.fields.some(t=>t.presence!=_u&&t.fieldKind!="message"&&!t.oneof)}}function Ua(e){let t=e.getDefaultValue();return t!==void 0?e.fieldKind=="scalar"&&e.longAsString?t.toString():t:e.fieldKind=="scalar"?F(e.scalar,e.longAsString):e.enum.values[0].number}var Fa=["FieldValueInvalidError","FieldListRangeError","ForeignFieldError"],I=class extends Error{constructor(t,n,o="FieldValueInvalidError"){super(n),this.name=o,this.field=()=>t}};function Nu(e){return e instanceof Error&&Fa.includes(e.name)&&"field"in e&&typeof e.field=="function"}var s0;function Va(e){var t;s0=Object.assign(Object.assign({},e),{encodeUtf8Into:(t=e.encodeUtf8Into)!==null&&t!==void 0?t:a0(e.encodeUtf8.bind(e))})}function lt(){if(!s0){let e=globalThis;if(!e.TextEncoder||!e.TextDecoder)throw new Error("encoding API missing: install TextEncoder and TextDecoder on globalThis");let t=new e.TextEncoder,n=new e.TextDecoder("utf-8",{ignoreBOM:!0}),o,u={encodeUtf8(s){return t.encode(s)},decodeUtf8(s,a){return a?(o||(o=new e.TextDecoder("utf-8",{fatal:!0,ignoreBOM:!0})),o.decode(s)):n.decode(s)},checkUtf8(s){try{return encodeURIComponent(s),!0}catch{return!1}}};t.encodeInto&&(u.encodeUtf8Into=t.encodeInto.bind(t));let r=String.prototype.isWellFormed;r&&(u.checkUtf8=s=>r.call(s)),Va(u)}return s0}function a0(e){return(t,n)=>{let o=e(t);return n.set(o),{written:o.byteLength}}}var C;(function(e){e[e.Varint=0]="Varint",e[e.Bit64=1]="Bit64",e[e.LengthDelimited=2]="LengthDelimited",e[e.StartGroup=3]="StartGroup",e[e.EndGroup=4]="EndGroup",e[e.Bit32=5]="Bit32"})(C||(C={}));var c0=4294967295,p0=2147483647,f0=-2147483648,De=class{constructor(t){this.stackPos=[],this.encodeUtf8Into=t?a0(t):lt().encodeUtf8Into,this.buffer=Iu,this.viewCache=Ba,this.pos=0}ensureCapacity(t){let n=this.pos+t;if(n>this.buffer.length){let o=this.buffer.length||$a;for(;o<n;)o*=2;let u=new Uint8Array(o);this.pos>0&&u.set(this.buffer),this.buffer=u}}view(){let t=this.buffer,n=this.viewCache;if(n.byteLength===t.byteLength)return n;let o=new DataView(t.buffer);return this.viewCache=o,o}finish(){let t=this.buffer.slice(0,this.pos);return this.pos=0,this.stackPos=[],t}fork(){return this.stackPos.push(this.pos),this.ensureCapacity(ct),this.buffer[this.pos++]=0,this}join(){let t=this.stackPos.pop();if(t===void 0)throw new Error("invalid state, fork stack empty");let n=this.pos-t-ct,o=i0(n);return o>ct&&(this.ensureCapacity(o-ct),this.buffer.copyWithin(t+o,t+ct,this.pos)),this.pos=t,this.uint32(n),this.pos+=n,this}tag(t,n){return this.uint32((t<<3|n)>>>0)}raw(t){return this.ensureCapacity(t.length),this.buffer.set(t,this.pos),this.pos+=t.length,this}uint32(t){if(Tu(t),this.ensureCapacity(5),t<128)return this.buffer[this.pos++]=t,this;for(;t>127;)this.buffer[this.pos++]=t&127|128,t>>>=7;return this.buffer[this.pos++]=t,this}int32(t){if(l0(t),t>=0)return this.uint32(t);this.ensureCapacity(10);for(let n=0;n<9;n++)this.buffer[this.pos++]=t&127|128,t>>=7;return this.buffer[this.pos++]=1,this}bool(t){return this.ensureCapacity(1),this.buffer[this.pos++]=t?1:0,this}bytes(t){return this.uint32(t.byteLength),this.raw(t)}string(t){typeof t!="string"&&(t=String(t));let n=t.length;if(n<=xu){this.ensureCapacity(n+1);let i=this.buffer,l=this.pos;i[l++]=n;let p=0;for(;p<n;p++){let d=t.charCodeAt(p);if(d>127)break;i[l++]=d}if(p==n)return this.pos=l,this}this.ensureCapacity(n*3+5);let o=i0(n),u=this.buffer,r=this.pos,{written:s}=this.encodeUtf8Into(t,u.subarray(r+o)),a=i0(s);return a!=o&&u.copyWithin(r+a,r+o,r+o+s),this.uint32(s),this.pos+=s,this}float(t){return qa(t),this.ensureCapacity(4),this.view().setFloat32(this.pos,t,!0),this.pos+=4,this}double(t){return this.ensureCapacity(8),this.view().setFloat64(this.pos,t,!0),this.pos+=8,this}fixed32(t){return Tu(t),this.ensureCapacity(4),this.view().setUint32(this.pos,t,!0),this.pos+=4,this}sfixed32(t){return l0(t),this.ensureCapacity(4),this.view().setInt32(this.pos,t,!0),this.pos+=4,this}sint32(t){return l0(t),this.uint32((t<<1^t>>31)>>>0)}sfixed64(t){let n=T.enc(t);this.ensureCapacity(8);let o=this.view();return o.setInt32(this.pos,n.lo,!0),o.setInt32(this.pos+4,n.hi,!0),this.pos+=8,this}fixed64(t){let n=T.uEnc(t);this.ensureCapacity(8);let o=this.view();return o.setInt32(this.pos,n.lo,!0),o.setInt32(this.pos+4,n.hi,!0),this.pos+=8,this}int64(t){let n=T.enc(t);return this.writeVarint64(n.lo,n.hi)}sint64(t){let n=T.enc(t),o=n.hi>>31,u=n.lo<<1^o,r=(n.hi<<1|n.lo>>>31)^o;return this.writeVarint64(u,r)}uint64(t){let n=T.uEnc(t);return this.writeVarint64(n.lo,n.hi)}writeVarint64(t,n){this.ensureCapacity(10);let o=this.buffer,u=this.pos;for(let a=0;a<28;a=a+7){let i=t>>>a,l=!(!(i>>>7)&&n==0);if(o[u++]=(l?i|128:i)&255,!l)return this.pos=u,this}let r=t>>>28&15|(n&7)<<4,s=n>>3!=0;if(o[u++]=(s?r|128:r)&255,!s)return this.pos=u,this;for(let a=3;a<31;a=a+7){let i=n>>>a,l=!!(i>>>7);if(o[u++]=(l?i|128:i)&255,!l)return this.pos=u,this}return o[u++]=n>>>31&1,this.pos=u,this}},$a=128,ct=1,Iu=new Uint8Array(0),Ba=new DataView(Iu.buffer),xu=32;function i0(e){return e<128?1:e<16384?2:e<2097152?3:e<268435456?4:5}var oe=class{constructor(t,n=lt().decodeUtf8){this.decodeUtf8=n,this.varint64Lo=0,this.varint64Hi=0,this.varint64=eu,this.uint32=uu,this.buf=t,this.len=t.length,this.pos=0,this.view=new DataView(t.buffer,t.byteOffset,t.byteLength)}tag(){let t=this.pos,n=this.uint32(),o=this.pos-t;if(o>5||o==5&&this.buf[this.pos-1]>15)throw new Error("illegal tag: varint overflows uint32");let u=n>>>3,r=n&7;if(u<=0||r>5)throw new Error("illegal tag: field no "+u+" wire type "+r);return[u,r]}skip(t,n,o=100){let u=this.pos;switch(t){case C.Varint:for(;this.buf[this.pos++]&128;);break;case C.Bit64:this.pos+=4;case C.Bit32:this.pos+=4;break;case C.LengthDelimited:let r=this.uint32();this.pos+=r;break;case C.StartGroup:if(o<=0)throw new Error("maximum recursion depth reached");for(;;){let[s,a]=this.tag();if(a===C.EndGroup){if(n!==void 0&&s!==n)throw new Error("invalid end group tag");break}this.skip(a,s,o-1)}break;default:throw new Error("cant skip wire type "+t)}return this.assertBounds(),this.buf.subarray(u,this.pos)}assertBounds(){if(this.pos>this.len)throw new RangeError("premature EOF")}int32(){return this.uint32()|0}sint32(){let t=this.uint32();return t>>>1^-(t&1)}int64(){return this.varint64(),T.dec(this.varint64Lo,this.varint64Hi)}uint64(){return this.varint64(),T.uDec(this.varint64Lo,this.varint64Hi)}sint64(){this.varint64();let t=this.varint64Lo,n=this.varint64Hi,o=-(t&1);return t=(t>>>1|(n&1)<<31)^o,n=n>>>1^o,T.dec(t,n)}bool(){let t=this.buf[this.pos];return t<128?(this.pos++,t!==0):(this.varint64(),this.varint64Lo!==0||this.varint64Hi!==0)}fixed32(){return this.view.getUint32((this.pos+=4)-4,!0)}sfixed32(){return this.view.getInt32((this.pos+=4)-4,!0)}fixed64(){return T.uDec(this.sfixed32(),this.sfixed32())}sfixed64(){return T.dec(this.sfixed32(),this.sfixed32())}float(){return this.view.getFloat32((this.pos+=4)-4,!0)}double(){return this.view.getFloat64((this.pos+=8)-8,!0)}bytes(){let t=this.uint32(),n=this.pos;return this.pos+=t,this.assertBounds(),this.buf.subarray(n,n+t)}string(t){let n=this.uint32(),o=this.pos;this.pos+=n,this.assertBounds();let u=this.buf;if(n<=xu){let r=new Array(n);for(let s=0;s<n;s++){let a=u[o+s];if(a>127)return this.decodeUtf8(u.subarray(o,this.pos),t);r[s]=a}return String.fromCharCode.apply(String,r)}return this.decodeUtf8(u.subarray(o,this.pos),t)}};function l0(e){if(typeof e=="string")e=Number(e);else if(typeof e!="number")throw new Error("invalid int32: "+typeof e);if(!Number.isInteger(e)||e>p0||e<f0)throw new Error("invalid int32: "+e)}function Tu(e){if(typeof e=="string")e=Number(e);else if(typeof e!="number")throw new Error("invalid uint32: "+typeof e);if(!Number.isInteger(e)||e>c0||e<0)throw new Error("invalid uint32: "+e)}function qa(e){if(typeof e=="string"){let t=e;if(e=Number(e),Number.isNaN(e)&&t!=="NaN")throw new Error("invalid float32: "+t)}else if(typeof e!="number")throw new Error("invalid float32: "+typeof e);if(!Number.isFinite(Math.fround(e))&&Number.isFinite(e))throw new Error("invalid float32: "+e)}function Wt(e,t){let n=e.fieldKind=="list"?rt(t,e):e.fieldKind=="map"?st(t,e):d0(e,t);if(n===!0)return;let o;switch(e.fieldKind){case"list":o=`expected ${Cu(e)}, got ${D(t)}`;break;case"map":o=`expected ${Ou(e)}, got ${D(t)}`;break;default:o=K(e,t,n)}return new I(e,o)}function m0(e,t,n){let o=d0(e,n);if(o!==!0)return new I(e,`list item #${t+1}: ${K(e,n,o)}`)}function Ru(e,t,n){let o=ie(e.mapKey)(t);if(o!==!0)return new I(e,`invalid map key: ${K({scalar:e.mapKey},t,o)}`);let u=d0(e,n);if(u!==!0)return new I(e,`map entry ${D(t)}: ${K(e,n,u)}`)}function d0(e,t){return e.scalar!==void 0?ie(e.scalar)(t):e.enum!==void 0?e.enum.open?ie(f.INT32)(t):e.enum.values.some(n=>n.number===t):at(t,e.message)}function ie(e){switch(e){case f.DOUBLE:return t=>typeof t=="number";case f.FLOAT:return t=>typeof t!="number"?!1:!Number.isFinite(Math.fround(t))&&Number.isFinite(t)?`${t.toFixed()} out of range`:!0;case f.INT32:case f.SFIXED32:case f.SINT32:return t=>typeof t!="number"||!Number.isInteger(t)?!1:t>p0||t<f0?`${t.toFixed()} out of range`:!0;case f.FIXED32:case f.UINT32:return t=>typeof t!="number"||!Number.isInteger(t)?!1:t>c0||t<0?`${t.toFixed()} out of range`:!0;case f.BOOL:return t=>typeof t=="boolean";case f.STRING:return t=>typeof t!="string"?!1:lt().checkUtf8(t)||"invalid UTF8";case f.BYTES:return t=>t instanceof Uint8Array;case f.INT64:case f.SFIXED64:case f.SINT64:return t=>{if(typeof t=="bigint"||typeof t=="number"||typeof t=="string"&&t.length>0)try{return T.parse(t),!0}catch{return`${t} out of range`}return!1};case f.FIXED64:case f.UINT64:return t=>{if(typeof t=="bigint"||typeof t=="number"||typeof t=="string"&&t.length>0)try{return T.uParse(t),!0}catch{return`${t} out of range`}return!1}}}function K(e,t,n){return n=typeof n=="string"?`: ${n}`:`, got ${D(t)}`,e.scalar!==void 0?`expected ${Wa(e.scalar)}`+n:e.enum!==void 0?`expected ${e.enum.toString()}`+n:`expected ${wu(e.message)}`+n}function D(e){switch(typeof e){case"object":return e===null?"null":e instanceof Uint8Array?`Uint8Array(${e.length})`:Array.isArray(e)?`Array(${e.length})`:rt(e)?Cu(e.field()):st(e)?Ou(e.field()):at(e)?wu(e.desc):ut(e)?`message ${e.$typeName}`:"object";case"string":return e.length>30?"string":`"${e.split('"').join('\\"')}"`;case"boolean":return String(e);case"number":return String(e);case"bigint":return String(e)+"n";default:return typeof e}}function wu(e){return`ReflectMessage (${e.typeName})`}function Cu(e){switch(e.listKind){case"message":return`ReflectList (${e.message.toString()})`;case"enum":return`ReflectList (${e.enum.toString()})`;case"scalar":return`ReflectList (${f[e.scalar]})`}}function Ou(e){switch(e.mapKind){case"message":return`ReflectMap (${f[e.mapKey]}, ${e.message.toString()})`;case"enum":return`ReflectMap (${f[e.mapKey]}, ${e.enum.toString()})`;case"scalar":return`ReflectMap (${f[e.mapKey]}, ${f[e.scalar]})`}}function Wa(e){switch(e){case f.STRING:return"string";case f.BOOL:return"boolean";case f.INT64:case f.SINT64:case f.SFIXED64:return"bigint (int64)";case f.UINT64:case f.FIXED64:return"bigint (uint64)";case f.BYTES:return"Uint8Array";case f.DOUBLE:return"number (float64)";case f.FLOAT:return"number (float32)";case f.FIXED32:case f.UINT32:return"number (uint32)";case f.INT32:case f.SFIXED32:case f.SINT32:return"number (int32)"}}var Ha=0;function V(e){if(Ka(e))return{toMessage:n=>Ht(n),toLocal:n=>Kt(n)};if(e.fieldKind=="message"&&!e.oneof&&B(e.message)){let n=e.message,o=n.fields[0].localName;return{toMessage:u=>{let r=O(n);return u!==void 0&&(r[o]=u),r},toLocal:u=>u[o]}}let t=e.message;return{toMessage:n=>n===void 0?O(t):n,toLocal:n=>n}}function Ka(e){return e.message.typeName=="google.protobuf.Struct"&&e.parent.typeName!="google.protobuf.Value"}function Ht(e){let t={$typeName:"google.protobuf.Struct",fields:{}};if(Y(e))for(let n of Object.keys(e))U(t.fields,n,Au(e[n]));return t}function Kt(e){let t={};for(let n of Object.keys(e.fields))U(t,n,Pu(e.fields[n]));return t}function Pu(e){switch(e.kind.case){case"structValue":return Kt(e.kind.value);case"listValue":return e.kind.value.values.map(Pu);case"nullValue":case void 0:return null;default:return e.kind.value}}function Au(e){let t={$typeName:"google.protobuf.Value",kind:{case:void 0}};switch(typeof e){case"number":t.kind={case:"numberValue",value:e};break;case"string":t.kind={case:"stringValue",value:e};break;case"boolean":t.kind={case:"boolValue",value:e};break;case"object":if(e===null)t.kind={case:"nullValue",value:Ha};else if(Array.isArray(e)){let n={$typeName:"google.protobuf.ListValue",values:[]};if(Array.isArray(e))for(let o of e)n.values.push(Au(o));t.kind={case:"listValue",value:n}}else t.kind={case:"structValue",value:Ht(e)};break}return t}function ku(e,t,n=!0){return new jt(e,t,n)}var Lu=new WeakMap,jt=class{get sortedFields(){let t=Lu.get(this.desc);if(t)return t;let n=this.desc.fields.concat().sort((o,u)=>o.number-u.number);return Lu.set(this.desc,n),n}constructor(t,n,o=!0){this.lists=new Map,this.maps=new Map,this.check=o,this.desc=t,this.message=this[G]=n??O(t),this.fields=t.fields,this.oneofs=t.oneofs,this.members=t.members}findNumber(t){return this._fieldsByNumber||(this._fieldsByNumber=new Map(this.desc.fields.map(n=>[n.number,n]))),this._fieldsByNumber.get(t)}oneofCase(t){return pt(this.message,t),lu(this.message,t)}isSet(t){return pt(this.message,t),cu(this.message,t)}clear(t){pt(this.message,t),du(this.message,t)}get(t){pt(this.message,t);let n=pu(this.message,t);switch(t.fieldKind){case"list":let o=this.lists.get(t);return(!o||o[G]!==n)&&this.lists.set(t,o=new h0(t,n,this.check)),o;case"map":let u=this.maps.get(t);return(!u||u[G]!==n)&&this.maps.set(t,u=new _0(t,n,this.check)),u;case"message":return y0(t,n,this.check);case"scalar":return n===void 0?F(t.scalar,!1):E0(t,n);case"enum":return n??t.enum.values[0].number}}set(t,n){if(pt(this.message,t),this.check){let u=Wt(t,n);if(u)throw u}let o;t.fieldKind=="message"?o=v0(t,n):st(n)||rt(n)?o=n[G]:o=S0(t,n),fu(this.message,t,o)}getUnknown(){return this.message.$unknown}setUnknown(t){this.message.$unknown=t}};function pt(e,t){if(t.parent.typeName!==e.$typeName)throw new I(t,`cannot use ${t.toString()} with message ${e.$typeName}`,"ForeignFieldError")}var h0=class{field(){return this._field}get size(){return this._arr.length}constructor(t,n,o){this._field=t,this._arr=this[G]=n,this.check=o}get(t){let n=this._arr[t];return n===void 0?void 0:g0(this._field,n,this.check)}set(t,n){if(t<0||t>=this._arr.length)throw new I(this._field,`list item #${t+1}: out of range`);if(this.check){let o=m0(this._field,t,n);if(o)throw o}this._arr[t]=Du(this._field,n)}add(t){if(this.check){let n=m0(this._field,this._arr.length,t);if(n)throw n}this._arr.push(Du(this._field,t))}clear(){this._arr.splice(0,this._arr.length)}[Symbol.iterator](){return this.values()}keys(){return this._arr.keys()}*values(){for(let t of this._arr)yield g0(this._field,t,this.check)}*entries(){for(let t=0;t<this._arr.length;t++)yield[t,g0(this._field,this._arr[t],this.check)]}};var _0=class{constructor(t,n,o=!0){this.obj=this[G]=n??{},this.check=o,this._field=t}field(){return this._field}set(t,n){if(this.check){let o=Ru(this._field,t,n);if(o)throw o}return U(this.obj,Yt(t),Ya(this._field,n)),this}delete(t){let n=Yt(t),o=Object.prototype.hasOwnProperty.call(this.obj,n);return o&&delete this.obj[n],o}clear(){for(let t of Object.keys(this.obj))delete this.obj[t]}get(t){let n=mu(this.obj,Yt(t));return n!==void 0&&(n=b0(this._field,n,this.check)),n}has(t){return Object.prototype.hasOwnProperty.call(this.obj,Yt(t))}*keys(){for(let t of Object.keys(this.obj))yield Mu(t,this._field.mapKey)}*entries(){for(let t of Object.entries(this.obj))yield[Mu(t[0],this._field.mapKey),b0(this._field,t[1],this.check)]}[Symbol.iterator](){return this.entries()}get size(){return Object.keys(this.obj).length}*values(){for(let t of Object.values(this.obj))yield b0(this._field,t,this.check)}forEach(t,n){for(let o of this.entries())t.call(n,o[1],o[0],this)}};function v0(e,t){return at(t)?gu(t.message)&&!e.oneof&&e.fieldKind=="message"?t.message.value:t.desc.typeName=="google.protobuf.Struct"&&e.parent.typeName!="google.protobuf.Value"?Kt(t.message):t.message:t}function y0(e,t,n){return t!==void 0&&(B(e.message)&&!e.oneof&&e.fieldKind=="message"?t={$typeName:e.message.typeName,value:E0(e.message.fields[0],t)}:e.message.typeName=="google.protobuf.Struct"&&e.parent.typeName!="google.protobuf.Value"&&Y(t)&&(t=Ht(t))),new jt(e.message,t,n)}function Du(e,t){return e.listKind=="message"?v0(e,t):S0(e,t)}function g0(e,t,n){return e.listKind=="message"?y0(e,t,n):E0(e,t)}function Ya(e,t){return e.mapKind=="message"?v0(e,t):S0(e,t)}function b0(e,t,n){return e.mapKind=="message"?y0(e,t,n):t}function Yt(e){return typeof e=="string"||typeof e=="number"?e:String(e)}function Mu(e,t){switch(t){case f.STRING:return e;case f.INT32:case f.FIXED32:case f.UINT32:case f.SFIXED32:case f.SINT32:{let n=Number.parseInt(e);if(Number.isFinite(n))return n;break}case f.BOOL:switch(e){case"true":return!0;case"false":return!1}break;case f.UINT64:case f.FIXED64:try{return T.uParse(e)}catch{}break;default:try{return T.parse(e)}catch{}break}return e}function E0(e,t){switch(e.scalar){case f.INT64:case f.SFIXED64:case f.SINT64:"longAsString"in e&&e.longAsString&&typeof t=="string"&&(t=T.parse(t));break;case f.FIXED64:case f.UINT64:"longAsString"in e&&e.longAsString&&typeof t=="string"&&(t=T.uParse(t));break}return t}function S0(e,t){switch(e.scalar){case f.INT64:case f.SFIXED64:case f.SINT64:"longAsString"in e&&e.longAsString?t=String(t):(typeof t=="string"||typeof t=="number")&&(t=T.parse(t));break;case f.FIXED64:case f.UINT64:"longAsString"in e&&e.longAsString?t=String(t):(typeof t=="string"||typeof t=="number")&&(t=T.uParse(t));break}return t}var Gu=Uint8Array.prototype.setFromBase64;function ke(e){let t=e.length,n=t-(t+3>>2);(t&3)==0&&e[t-1]=="="&&(n-=e[t-2]=="="?2:1);let o=new Uint8Array(n),u=-1;if(Gu)try{let r=Gu.call(o,e);r.read==t&&(u=r.written)}catch{}return u<0&&(u=ja(o,e)),u==n?o:o.subarray(0,u)}function ja(e,t){let n=Xa(),o=0,u=0,r,s=0;for(let a=0;a<t.length;a++){if(r=n[t.charCodeAt(a)],r===void 0)switch(t[a]){case"=":u=0;case`
+`:case"\r":case"	":case" ":continue;default:throw Error("invalid base64 string")}switch(u){case 0:s=r,u=1;break;case 1:e[o++]=s<<2|(r&48)>>4,s=r,u=2;break;case 2:e[o++]=(s&15)<<4|(r&60)>>2,s=r,u=3;break;case 3:e[o++]=(s&3)<<6|r,u=0;break}}if(u==1)throw Error("invalid base64 string");return o}var Uu=Uint8Array.prototype.toBase64,Ja={std:{alphabet:"base64",omitPadding:!1},std_raw:{alphabet:"base64",omitPadding:!0},url:{alphabet:"base64url",omitPadding:!0}};function N0(e,t="std"){if(Uu)return Uu.call(e,Ja[t]);let n=Vu(t),o=t=="std",u="",r=0,s,a=0;for(let i=0;i<e.length;i++)switch(s=e[i],r){case 0:u+=n[s>>2],a=(s&3)<<4,r=1;break;case 1:u+=n[a|s>>4],a=(s&15)<<2,r=2;break;case 2:u+=n[a|s>>6],u+=n[s&63],r=0;break}return r&&(u+=n[a],o&&(u+="=",r==1&&(u+="="))),u}var Jt,Fu,Me;function Vu(e){return Jt||(Jt="ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".split(""),Fu=Jt.slice(0,-2).concat("-","_")),e=="url"?Fu:Jt}function Xa(){if(!Me){Me=[];let e=Vu("std");for(let t=0;t<e.length;t++)Me[e[t].charCodeAt(0)]=t;Me[45]=e.indexOf("+"),Me[95]=e.indexOf("/")}return Me}function le(e){let t=!1,n=[];for(let o=0;o<e.length;o++){let u=e.charAt(o);switch(u){case"_":t=!0;break;case"0":case"1":case"2":case"3":case"4":case"5":case"6":case"7":case"8":case"9":n.push(u),t=!1;break;default:t&&(t=!1,u=u.toUpperCase()),n.push(u);break}}return n.join("")}function Xt(e){return e.replace(/[A-Z]/g,t=>"_"+t.toLowerCase())}var za=new Set(["constructor","toString","toJSON","valueOf"]);function Ge(e){return za.has(e)?e+"$":e}function ft(e){for(let t of e.field)Ne(t,"jsonName")||(t.jsonName=le(t.name));e.nestedType.forEach(ft)}function $u(e,t){let n=e.values.find(o=>o.name===t);if(!n)throw new Error(`cannot parse ${e} default value: ${t}`);return n.number}function Bu(e,t){switch(e){case f.STRING:return t;case f.BYTES:{let n=Za(t);if(n===!1)throw new Error(`cannot parse ${f[e]} default value: ${t}`);return n}case f.INT64:case f.SFIXED64:case f.SINT64:return T.parse(t);case f.UINT64:case f.FIXED64:return T.uParse(t);case f.DOUBLE:case f.FLOAT:switch(t){case"inf":return Number.POSITIVE_INFINITY;case"-inf":return Number.NEGATIVE_INFINITY;case"nan":return Number.NaN;default:return parseFloat(t)}case f.BOOL:return t==="true";case f.INT32:case f.UINT32:case f.SINT32:case f.FIXED32:case f.SFIXED32:return parseInt(t,10)}}function Za(e){let t=[],n={tail:e,c:"",next(){return this.tail.length==0?!1:(this.c=this.tail[0],this.tail=this.tail.substring(1),!0)},take(o){if(this.tail.length>=o){let u=this.tail.substring(0,o);return this.tail=this.tail.substring(o),u}return!1}};for(;n.next();)switch(n.c){case"\\":if(n.next())switch(n.c){case"\\":t.push(n.c.charCodeAt(0));break;case"b":t.push(8);break;case"f":t.push(12);break;case"n":t.push(10);break;case"r":t.push(13);break;case"t":t.push(9);break;case"v":t.push(11);break;case"0":case"1":case"2":case"3":case"4":case"5":case"6":case"7":{let o=n.c,u=n.take(2);if(u===!1)return!1;let r=parseInt(o+u,8);if(Number.isNaN(r))return!1;t.push(r);break}case"x":{let o=n.c,u=n.take(2);if(u===!1)return!1;let r=parseInt(o+u,16);if(Number.isNaN(r))return!1;t.push(r);break}case"u":{let o=n.c,u=n.take(4);if(u===!1)return!1;let r=parseInt(o+u,16);if(Number.isNaN(r))return!1;let s=new Uint8Array(4);new DataView(s.buffer).setInt32(0,r,!0),t.push(s[0],s[1],s[2],s[3]);break}case"U":{let o=n.c,u=n.take(8);if(u===!1)return!1;let r=T.uEnc(o+u),s=new Uint8Array(8),a=new DataView(s.buffer);a.setInt32(0,r.lo,!0),a.setInt32(4,r.hi,!0),t.push(s[0],s[1],s[2],s[3],s[4],s[5],s[6],s[7]);break}}break;default:t.push(n.c.charCodeAt(0))}return new Uint8Array(t)}function*zt(e){switch(e.kind){case"file":for(let t of e.messages)yield t,yield*zt(t);yield*e.enums,yield*e.services,yield*e.extensions;break;case"message":for(let t of e.nestedMessages)yield t,yield*zt(t);yield*e.nestedEnums,yield*e.nestedExtensions;break}}function Zt(e,t){return Qa([e,t])}function Qa(e,t){let n=ei();if(!e.length)return n;if("$typeName"in e[0]&&e[0].$typeName=="google.protobuf.FileDescriptorSet"){for(let o of e[0].file)t?.(o),Ku(o,n);return n}if("$typeName"in e[0]){let s=function(a){let i=[];for(let l of a.dependency){if(n.getFile(l)!=null||r.has(l))continue;let p=u(l);if(!p)throw new Error(`Unable to resolve ${l}, imported by ${a.name}`);"kind"in p?n.addFile(p,!1,!0):(r.add(p.name),i.push(p))}return i.concat(...i.map(s))},o=e[0],u=e[1],r=new Set;for(let a of[o,...s(o)].reverse())t?.(a),Ku(a,n)}else for(let o of e)for(let u of o.files)n.addFile(u);return n}function ei(){let e=new Map,t=new Map,n=new Map;return{kind:"registry",types:e,extendees:t,[Symbol.iterator](){return e.values()},get files(){return n.values()},addFile(o,u,r){if(n.set(o.proto.name,o),!u)for(let s of zt(o))this.add(s);if(r)for(let s of o.dependencies)this.addFile(s,u,r)},add(o){if(o.kind=="extension"){let u=t.get(o.extendee.typeName);u||t.set(o.extendee.typeName,u=new Map),u.set(o.number,o)}e.set(o.typeName,o)},get(o){return e.get(o)},getFile(o){return n.get(o)},getMessage(o){let u=e.get(o);return u?.kind=="message"?u:void 0},getEnum(o){let u=e.get(o);return u?.kind=="enum"?u:void 0},getExtension(o){let u=e.get(o);return u?.kind=="extension"?u:void 0},getExtensionFor(o,u){var r;return(r=t.get(o.typeName))===null||r===void 0?void 0:r.get(u)},getService(o){let u=e.get(o);return u?.kind=="service"?u:void 0}}}var ti=998,ni=999,oi=9999,ui=9,dt=10,mt=11,ri=12,qu=14,w0=3,si=2,Wu=1,ai=0,T0=1,Hu=2,ii=3,li=1,ci=2,pi=1,fi=2;var mi=1002,ju={998:{fieldPresence:1,enumType:2,repeatedFieldEncoding:2,utf8Validation:3,messageEncoding:1,jsonFormat:2,enforceNamingStyle:2,defaultSymbolVisibility:1,enforceProtoLimits:1},999:{fieldPresence:2,enumType:1,repeatedFieldEncoding:1,utf8Validation:2,messageEncoding:1,jsonFormat:1,enforceNamingStyle:2,defaultSymbolVisibility:1,enforceProtoLimits:1},1e3:{fieldPresence:1,enumType:1,repeatedFieldEncoding:1,utf8Validation:2,messageEncoding:1,jsonFormat:1,enforceNamingStyle:2,defaultSymbolVisibility:1,enforceProtoLimits:1},1001:{fieldPresence:1,enumType:1,repeatedFieldEncoding:1,utf8Validation:2,messageEncoding:1,jsonFormat:1,enforceNamingStyle:1,defaultSymbolVisibility:2,enforceProtoLimits:1},1002:{fieldPresence:1,enumType:1,repeatedFieldEncoding:1,utf8Validation:2,messageEncoding:1,jsonFormat:1,enforceNamingStyle:3,defaultSymbolVisibility:4,enforceProtoLimits:2}};function Ku(e,t){var n,o;let u={kind:"file",proto:e,deprecated:(o=(n=e.options)===null||n===void 0?void 0:n.deprecated)!==null&&o!==void 0?o:!1,edition:hi(e),name:e.name.replace(/\.proto$/,""),dependencies:_i(e,t),enums:[],messages:[],extensions:[],services:[],toString(){return`file ${e.name}`}},r=new Map,s={get(a){return r.get(a)},add(a){var i;j(((i=a.proto.options)===null||i===void 0?void 0:i.mapEntry)===!0),r.set(a.typeName,a)}};for(let a of e.enumType)Ju(a,u,void 0,t);for(let a of e.messageType)Xu(a,u,void 0,t,s);for(let a of e.service)di(a,u,t);I0(u,t);for(let a of r.values())x0(a,t,s);for(let a of u.messages)x0(a,t,s),I0(a,t);t.addFile(u,!0)}function I0(e,t){switch(e.kind){case"file":for(let n of e.proto.extension){let o=R0(n,e,t);e.extensions.push(o),t.add(o)}break;case"message":for(let n of e.proto.extension){let o=R0(n,e,t);e.nestedExtensions.push(o),t.add(o)}for(let n of e.nestedMessages)I0(n,t);break}}function x0(e,t,n){let o=e.proto.oneofDecl.map(r=>bi(r,e)),u=new Set;for(let r of e.proto.field){let s=Si(r,o),a=R0(r,e,t,s,n);e.fields.push(a),e.field[a.localName]=a,s===void 0?e.members.push(a):(s.fields.push(a),u.has(s)||(u.add(s),e.members.push(s)))}for(let r of o.filter(s=>u.has(s)))e.oneofs.push(r);for(let r of e.nestedMessages)x0(r,t,n)}function Ju(e,t,n,o){var u,r,s,a,i,l,p,d,g;let c=vi(e.name,e.value),m={kind:"enum",proto:e,deprecated:(r=(u=e.options)===null||u===void 0?void 0:u.deprecated)!==null&&r!==void 0?r:!1,file:t,parent:n,open:!0,name:e.name,typeName:Qt(e,n,t),value:{},values:[],sharedPrefix:c,toString(){return`enum ${this.typeName}`}};m.open=xi(m),o.add(m);for(let h of e.value){let b=h.name,_={kind:"enum_value",proto:h,deprecated:(a=(s=h.options)===null||s===void 0?void 0:s.deprecated)!==null&&a!==void 0?a:!1,parent:m,name:b,localName:Ge(c==null?b:b.substring(c.length)),number:h.number,jsonName:(i=yi(h))!==null&&i!==void 0?i:b,toString(){return`enum value ${m.typeName}.${b}`}};m.values.push(_),(l=(d=m.value)[g=h.number])!==null&&l!==void 0||(d[g]=_)}((p=n?.nestedEnums)!==null&&p!==void 0?p:t.enums).push(m)}function Xu(e,t,n,o,u){var r,s,a,i;let l={kind:"message",proto:e,deprecated:(s=(r=e.options)===null||r===void 0?void 0:r.deprecated)!==null&&s!==void 0?s:!1,file:t,parent:n,name:e.name,typeName:Qt(e,n,t),fields:[],field:{},oneofs:[],members:[],nestedEnums:[],nestedMessages:[],nestedExtensions:[],toString(){return`message ${this.typeName}`}};((a=e.options)===null||a===void 0?void 0:a.mapEntry)===!0?u.add(l):(((i=n?.nestedMessages)!==null&&i!==void 0?i:t.messages).push(l),o.add(l));for(let p of e.enumType)Ju(p,t,l,o);for(let p of e.nestedType)Xu(p,t,l,o,u)}function di(e,t,n){var o,u;let r={kind:"service",proto:e,deprecated:(u=(o=e.options)===null||o===void 0?void 0:o.deprecated)!==null&&u!==void 0?u:!1,file:t,name:e.name,typeName:Qt(e,void 0,t),methods:[],method:{},toString(){return`service ${this.typeName}`}};t.services.push(r),n.add(r);for(let s of e.method){let a=gi(s,r,n);r.methods.push(a),r.method[a.localName]=a}}function gi(e,t,n){var o,u,r,s;let a;e.clientStreaming&&e.serverStreaming?a="bidi_streaming":e.clientStreaming?a="client_streaming":e.serverStreaming?a="server_streaming":a="unary";let i=n.getMessage(ce(e.inputType)),l=n.getMessage(ce(e.outputType));j(i,`invalid MethodDescriptorProto: input_type ${e.inputType} not found`),j(l,`invalid MethodDescriptorProto: output_type ${e.inputType} not found`);let p=e.name;return{kind:"rpc",proto:e,deprecated:(u=(o=e.options)===null||o===void 0?void 0:o.deprecated)!==null&&u!==void 0?u:!1,parent:t,name:p,localName:Ge(p.length?Ge(p[0].toLowerCase()+p.substring(1)):p),methodKind:a,input:i,output:l,idempotency:(s=(r=e.options)===null||r===void 0?void 0:r.idempotencyLevel)!==null&&s!==void 0?s:ai,toString(){return`rpc ${t.typeName}.${p}`}}}function bi(e,t){return{kind:"oneof",proto:e,deprecated:!1,parent:t,fields:[],name:e.name,localName:Ge(le(e.name)),toString(){return`oneof ${t.typeName}.${this.name}`}}}function R0(e,t,n,o,u){var r,s,a;let i=u===void 0,l={kind:"field",proto:e,deprecated:(s=(r=e.options)===null||r===void 0?void 0:r.deprecated)!==null&&s!==void 0?s:!1,name:e.name,number:e.number,scalar:void 0,message:void 0,enum:void 0,presence:Ni(e,o,i,t),utf8Validation:Ri(e,t),listKind:void 0,mapKind:void 0,mapKey:void 0,delimitedEncoding:void 0,packed:void 0,longAsString:!1,getDefaultValue:void 0},p;if(i){let m=t.kind=="file"?t:t.file,h=t.kind=="file"?void 0:t,b=Qt(e,h,m);l.kind="extension",l.file=m,l.parent=h,l.oneof=void 0,l.typeName=b,l.jsonName=`[${b}]`,p=()=>`extension ${b}`;let _=n.getMessage(ce(e.extendee));j(_,`invalid FieldDescriptorProto: extendee ${e.extendee} not found`),l.extendee=_}else{let m=t;j(m.kind=="message"),l.parent=m,l.oneof=o,l.localName=o?le(e.name):Ge(le(e.name)),l.jsonName=e.jsonName,p=()=>`field ${m.typeName}.${e.name}`}Object.defineProperty(l,"toString",{value:p,writable:!0,enumerable:!0,configurable:!0});let d=e.label,g=e.type,c=(a=e.options)===null||a===void 0?void 0:a.jstype;if(d===w0){let m=g==mt?u?.get(ce(e.typeName)):void 0;if(m){l.fieldKind="map";let{key:h,value:b}=Ii(m);return l.mapKey=h.scalar,l.mapKind=b.fieldKind,l.message=b.message,l.delimitedEncoding=!1,l.enum=b.enum,l.scalar=b.scalar,l}switch(l.fieldKind="list",g){case mt:case dt:l.listKind="message",l.message=n.getMessage(ce(e.typeName)),j(l.message),l.delimitedEncoding=Yu(e,t);break;case qu:l.listKind="enum",l.enum=n.getEnum(ce(e.typeName)),j(l.enum);break;default:l.listKind="scalar",l.scalar=g,l.longAsString=c==Wu;break}return l.packed=Ti(e,t),l}switch(g){case mt:case dt:l.fieldKind="message",l.message=n.getMessage(ce(e.typeName)),j(l.message,`invalid FieldDescriptorProto: type_name ${e.typeName} not found`),l.delimitedEncoding=Yu(e,t),l.getDefaultValue=()=>{};break;case qu:{let m=n.getEnum(ce(e.typeName));j(m!==void 0,`invalid FieldDescriptorProto: type_name ${e.typeName} not found`),l.fieldKind="enum",l.enum=n.getEnum(ce(e.typeName)),l.getDefaultValue=()=>Ne(e,"defaultValue")?$u(m,e.defaultValue):void 0;break}default:{l.fieldKind="scalar",l.scalar=g,l.longAsString=c==Wu,l.getDefaultValue=()=>Ne(e,"defaultValue")?Bu(g,e.defaultValue):void 0;break}}return l}function hi(e){switch(e.syntax){case"":case"proto2":return ti;case"proto3":return ni;case"editions":if(e.edition===oi)return mi;if(e.edition in ju)return e.edition;throw new Error(`${e.name}: unsupported edition`);default:throw new Error(`${e.name}: unsupported syntax "${e.syntax}"`)}}function _i(e,t){return e.dependency.map(n=>{let o=t.getFile(n);if(!o)throw new Error(`Cannot find ${n}, imported by ${e.name}`);return o})}function vi(e,t){let n=Ei(e)+"_";for(let o of t){if(!o.name.toLowerCase().startsWith(n))return;let u=o.name.substring(n.length);if(u.length==0||/^\d/.test(u))return}return n}function yi(e){var t,n;let r;for(let s of(n=(t=e.options)===null||t===void 0?void 0:t.$unknown)!==null&&n!==void 0?n:[]){if(s.no!==998||s.wireType!==C.LengthDelimited)continue;let a=new oe(new oe(s.data).bytes());for(;a.pos<a.len;){let[i,l]=a.tag();i===1&&l===C.LengthDelimited?r=a.string():a.skip(l,i)}}return r}function Ei(e){return(e.substring(0,1)+e.substring(1).replace(/[A-Z]/g,t=>"_"+t)).toLowerCase()}function Qt(e,t,n){let o;return t?o=`${t.typeName}.${e.name}`:n.proto.package.length>0?o=`${n.proto.package}.${e.name}`:o=`${e.name}`,o}function ce(e){return e.startsWith(".")?e.substring(1):e}function Si(e,t){if(!Ne(e,"oneofIndex")||e.proto3Optional)return;let n=t[e.oneofIndex];return j(n,`invalid FieldDescriptorProto: oneof #${e.oneofIndex} for field #${e.number} not found`),n}function Ni(e,t,n,o){if(e.label==si)return ii;if(e.label==w0)return Hu;if(t||e.proto3Optional||n)return T0;let u=Te("fieldPresence",{proto:e,parent:o});return u==Hu&&(e.type==mt||e.type==dt)?T0:u}function Ti(e,t){if(e.label!=w0)return!1;switch(e.type){case ui:case ri:case dt:case mt:return!1}let n=e.options;return n&&Ne(n,"packed")?n.packed:li==Te("repeatedFieldEncoding",{proto:e,parent:t})}function Ii(e){let t=e.fields.find(o=>o.number===1),n=e.fields.find(o=>o.number===2);return j(t&&t.fieldKind=="scalar"&&t.scalar!=f.BYTES&&t.scalar!=f.FLOAT&&t.scalar!=f.DOUBLE&&n&&n.fieldKind!="list"&&n.fieldKind!="map"),{key:t,value:n}}function xi(e){var t;return pi==Te("enumType",{proto:e.proto,parent:(t=e.parent)!==null&&t!==void 0?t:e.file})}function Yu(e,t){return e.type==dt?!0:ci==Te("messageEncoding",{proto:e,parent:t})}function Ri(e,t){return fi==Te("utf8Validation",{proto:e,parent:t})}function Te(e,t){var n,o;let u=(n=t.proto.options)===null||n===void 0?void 0:n.features;if(u){let r=u[e];if(r!=0)return r}if("kind"in t){if(t.kind=="message")return Te(e,(o=t.parent)!==null&&o!==void 0?o:t.file);let r=ju[t.edition];if(!r)throw new Error(`feature default for edition ${t.edition} not found`);return r[e]}return Te(e,t.parent)}function j(e,t){if(!e)throw new Error(t)}function zu(e){let t=wi(e);return t.messageType.forEach(ft),Zt(t,()=>{}).getFile(t.name)}function wi(e){return Object.assign(Object.create({syntax:"",edition:0}),Object.assign(Object.assign({$typeName:"google.protobuf.FileDescriptorProto",dependency:[],publicDependency:[],weakDependency:[],optionDependency:[],service:[],extension:[]},e),{messageType:e.messageType.map(Zu),enumType:e.enumType.map(Qu)}))}function Zu(e){var t,n,o,u,r,s,a,i;return Object.assign(Object.create({visibility:0}),{$typeName:"google.protobuf.DescriptorProto",name:e.name,field:(n=(t=e.field)===null||t===void 0?void 0:t.map(Ci))!==null&&n!==void 0?n:[],extension:[],nestedType:(u=(o=e.nestedType)===null||o===void 0?void 0:o.map(Zu))!==null&&u!==void 0?u:[],enumType:(s=(r=e.enumType)===null||r===void 0?void 0:r.map(Qu))!==null&&s!==void 0?s:[],extensionRange:(i=(a=e.extensionRange)===null||a===void 0?void 0:a.map(p=>Object.assign({$typeName:"google.protobuf.DescriptorProto.ExtensionRange"},p)))!==null&&i!==void 0?i:[],oneofDecl:[],reservedRange:[],reservedName:[]})}function Ci(e){return Object.assign(Object.create({label:1,typeName:"",extendee:"",defaultValue:"",oneofIndex:0,jsonName:"",proto3Optional:!1}),Object.assign(Object.assign({$typeName:"google.protobuf.FieldDescriptorProto"},e),{options:e.options?Oi(e.options):void 0}))}function Oi(e){var t,n,o;return Object.assign(Object.create({ctype:0,packed:!1,jstype:0,lazy:!1,unverifiedLazy:!1,deprecated:!1,weak:!1,debugRedact:!1,retention:0}),Object.assign(Object.assign({$typeName:"google.protobuf.FieldOptions"},e),{targets:(t=e.targets)!==null&&t!==void 0?t:[],editionDefaults:(o=(n=e.editionDefaults)===null||n===void 0?void 0:n.map(r=>Object.assign({$typeName:"google.protobuf.FieldOptions.EditionDefault"},r)))!==null&&o!==void 0?o:[],uninterpretedOption:[]}))}function Qu(e){return Object.assign(Object.create({visibility:0}),{$typeName:"google.protobuf.EnumDescriptorProto",name:e.name,reservedName:[],reservedRange:[],value:e.value.map(n=>Object.assign({$typeName:"google.protobuf.EnumValueDescriptorProto"},n))})}function A(e,t,...n){return n.reduce((o,u)=>o.nestedMessages[u],e.messages[t])}var C0=zu({name:"google/protobuf/descriptor.proto",package:"google.protobuf",messageType:[{name:"FileDescriptorSet",field:[{name:"file",number:1,type:11,label:3,typeName:".google.protobuf.FileDescriptorProto"}],extensionRange:[{start:536e6,end:536000001}]},{name:"FileDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"package",number:2,type:9,label:1},{name:"dependency",number:3,type:9,label:3},{name:"public_dependency",number:10,type:5,label:3},{name:"weak_dependency",number:11,type:5,label:3},{name:"option_dependency",number:15,type:9,label:3},{name:"message_type",number:4,type:11,label:3,typeName:".google.protobuf.DescriptorProto"},{name:"enum_type",number:5,type:11,label:3,typeName:".google.protobuf.EnumDescriptorProto"},{name:"service",number:6,type:11,label:3,typeName:".google.protobuf.ServiceDescriptorProto"},{name:"extension",number:7,type:11,label:3,typeName:".google.protobuf.FieldDescriptorProto"},{name:"options",number:8,type:11,label:1,typeName:".google.protobuf.FileOptions"},{name:"source_code_info",number:9,type:11,label:1,typeName:".google.protobuf.SourceCodeInfo"},{name:"syntax",number:12,type:9,label:1},{name:"edition",number:14,type:14,label:1,typeName:".google.protobuf.Edition"}]},{name:"DescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"field",number:2,type:11,label:3,typeName:".google.protobuf.FieldDescriptorProto"},{name:"extension",number:6,type:11,label:3,typeName:".google.protobuf.FieldDescriptorProto"},{name:"nested_type",number:3,type:11,label:3,typeName:".google.protobuf.DescriptorProto"},{name:"enum_type",number:4,type:11,label:3,typeName:".google.protobuf.EnumDescriptorProto"},{name:"extension_range",number:5,type:11,label:3,typeName:".google.protobuf.DescriptorProto.ExtensionRange"},{name:"oneof_decl",number:8,type:11,label:3,typeName:".google.protobuf.OneofDescriptorProto"},{name:"options",number:7,type:11,label:1,typeName:".google.protobuf.MessageOptions"},{name:"reserved_range",number:9,type:11,label:3,typeName:".google.protobuf.DescriptorProto.ReservedRange"},{name:"reserved_name",number:10,type:9,label:3},{name:"visibility",number:11,type:14,label:1,typeName:".google.protobuf.SymbolVisibility"}],nestedType:[{name:"ExtensionRange",field:[{name:"start",number:1,type:5,label:1},{name:"end",number:2,type:5,label:1},{name:"options",number:3,type:11,label:1,typeName:".google.protobuf.ExtensionRangeOptions"}]},{name:"ReservedRange",field:[{name:"start",number:1,type:5,label:1},{name:"end",number:2,type:5,label:1}]}]},{name:"ExtensionRangeOptions",field:[{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"},{name:"declaration",number:2,type:11,label:3,typeName:".google.protobuf.ExtensionRangeOptions.Declaration",options:{retention:2}},{name:"features",number:50,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"verification",number:3,type:14,label:1,typeName:".google.protobuf.ExtensionRangeOptions.VerificationState",defaultValue:"UNVERIFIED",options:{retention:2}}],nestedType:[{name:"Declaration",field:[{name:"number",number:1,type:5,label:1},{name:"full_name",number:2,type:9,label:1},{name:"type",number:3,type:9,label:1},{name:"reserved",number:5,type:8,label:1},{name:"repeated",number:6,type:8,label:1}]}],enumType:[{name:"VerificationState",value:[{name:"DECLARATION",number:0},{name:"UNVERIFIED",number:1}]}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"FieldDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"number",number:3,type:5,label:1},{name:"label",number:4,type:14,label:1,typeName:".google.protobuf.FieldDescriptorProto.Label"},{name:"type",number:5,type:14,label:1,typeName:".google.protobuf.FieldDescriptorProto.Type"},{name:"type_name",number:6,type:9,label:1},{name:"extendee",number:2,type:9,label:1},{name:"default_value",number:7,type:9,label:1},{name:"oneof_index",number:9,type:5,label:1},{name:"json_name",number:10,type:9,label:1},{name:"options",number:8,type:11,label:1,typeName:".google.protobuf.FieldOptions"},{name:"proto3_optional",number:17,type:8,label:1}],enumType:[{name:"Type",value:[{name:"TYPE_DOUBLE",number:1},{name:"TYPE_FLOAT",number:2},{name:"TYPE_INT64",number:3},{name:"TYPE_UINT64",number:4},{name:"TYPE_INT32",number:5},{name:"TYPE_FIXED64",number:6},{name:"TYPE_FIXED32",number:7},{name:"TYPE_BOOL",number:8},{name:"TYPE_STRING",number:9},{name:"TYPE_GROUP",number:10},{name:"TYPE_MESSAGE",number:11},{name:"TYPE_BYTES",number:12},{name:"TYPE_UINT32",number:13},{name:"TYPE_ENUM",number:14},{name:"TYPE_SFIXED32",number:15},{name:"TYPE_SFIXED64",number:16},{name:"TYPE_SINT32",number:17},{name:"TYPE_SINT64",number:18}]},{name:"Label",value:[{name:"LABEL_OPTIONAL",number:1},{name:"LABEL_REPEATED",number:3},{name:"LABEL_REQUIRED",number:2}]}]},{name:"OneofDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"options",number:2,type:11,label:1,typeName:".google.protobuf.OneofOptions"}]},{name:"EnumDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"value",number:2,type:11,label:3,typeName:".google.protobuf.EnumValueDescriptorProto"},{name:"options",number:3,type:11,label:1,typeName:".google.protobuf.EnumOptions"},{name:"reserved_range",number:4,type:11,label:3,typeName:".google.protobuf.EnumDescriptorProto.EnumReservedRange"},{name:"reserved_name",number:5,type:9,label:3},{name:"visibility",number:6,type:14,label:1,typeName:".google.protobuf.SymbolVisibility"}],nestedType:[{name:"EnumReservedRange",field:[{name:"start",number:1,type:5,label:1},{name:"end",number:2,type:5,label:1}]}]},{name:"EnumValueDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"number",number:2,type:5,label:1},{name:"options",number:3,type:11,label:1,typeName:".google.protobuf.EnumValueOptions"}]},{name:"ServiceDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"method",number:2,type:11,label:3,typeName:".google.protobuf.MethodDescriptorProto"},{name:"options",number:3,type:11,label:1,typeName:".google.protobuf.ServiceOptions"}]},{name:"MethodDescriptorProto",field:[{name:"name",number:1,type:9,label:1},{name:"input_type",number:2,type:9,label:1},{name:"output_type",number:3,type:9,label:1},{name:"options",number:4,type:11,label:1,typeName:".google.protobuf.MethodOptions"},{name:"client_streaming",number:5,type:8,label:1,defaultValue:"false"},{name:"server_streaming",number:6,type:8,label:1,defaultValue:"false"}]},{name:"FileOptions",field:[{name:"java_package",number:1,type:9,label:1},{name:"java_outer_classname",number:8,type:9,label:1},{name:"java_multiple_files",number:10,type:8,label:1,defaultValue:"false",options:{}},{name:"java_generate_equals_and_hash",number:20,type:8,label:1,options:{deprecated:!0}},{name:"java_string_check_utf8",number:27,type:8,label:1,defaultValue:"false"},{name:"optimize_for",number:9,type:14,label:1,typeName:".google.protobuf.FileOptions.OptimizeMode",defaultValue:"SPEED"},{name:"go_package",number:11,type:9,label:1},{name:"cc_generic_services",number:16,type:8,label:1,defaultValue:"false"},{name:"java_generic_services",number:17,type:8,label:1,defaultValue:"false"},{name:"py_generic_services",number:18,type:8,label:1,defaultValue:"false"},{name:"deprecated",number:23,type:8,label:1,defaultValue:"false"},{name:"cc_enable_arenas",number:31,type:8,label:1,defaultValue:"true",options:{}},{name:"objc_class_prefix",number:36,type:9,label:1},{name:"csharp_namespace",number:37,type:9,label:1},{name:"swift_prefix",number:39,type:9,label:1},{name:"php_class_prefix",number:40,type:9,label:1},{name:"php_namespace",number:41,type:9,label:1},{name:"php_metadata_namespace",number:44,type:9,label:1},{name:"ruby_package",number:45,type:9,label:1},{name:"features",number:50,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],enumType:[{name:"OptimizeMode",value:[{name:"SPEED",number:1},{name:"CODE_SIZE",number:2},{name:"LITE_RUNTIME",number:3}]}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"MessageOptions",field:[{name:"message_set_wire_format",number:1,type:8,label:1,defaultValue:"false"},{name:"no_standard_descriptor_accessor",number:2,type:8,label:1,defaultValue:"false"},{name:"deprecated",number:3,type:8,label:1,defaultValue:"false"},{name:"map_entry",number:7,type:8,label:1},{name:"deprecated_legacy_json_field_conflicts",number:11,type:8,label:1,options:{deprecated:!0}},{name:"features",number:12,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"FieldOptions",field:[{name:"ctype",number:1,type:14,label:1,typeName:".google.protobuf.FieldOptions.CType",defaultValue:"STRING"},{name:"packed",number:2,type:8,label:1},{name:"jstype",number:6,type:14,label:1,typeName:".google.protobuf.FieldOptions.JSType",defaultValue:"JS_NORMAL"},{name:"lazy",number:5,type:8,label:1,defaultValue:"false"},{name:"unverified_lazy",number:15,type:8,label:1,defaultValue:"false"},{name:"deprecated",number:3,type:8,label:1,defaultValue:"false"},{name:"weak",number:10,type:8,label:1,defaultValue:"false",options:{deprecated:!0}},{name:"debug_redact",number:16,type:8,label:1,defaultValue:"false"},{name:"retention",number:17,type:14,label:1,typeName:".google.protobuf.FieldOptions.OptionRetention"},{name:"targets",number:19,type:14,label:3,typeName:".google.protobuf.FieldOptions.OptionTargetType"},{name:"edition_defaults",number:20,type:11,label:3,typeName:".google.protobuf.FieldOptions.EditionDefault"},{name:"features",number:21,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"feature_support",number:22,type:11,label:1,typeName:".google.protobuf.FieldOptions.FeatureSupport"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],nestedType:[{name:"EditionDefault",field:[{name:"edition",number:3,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"value",number:2,type:9,label:1}]},{name:"FeatureSupport",field:[{name:"edition_introduced",number:1,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"edition_deprecated",number:2,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"deprecation_warning",number:3,type:9,label:1},{name:"edition_removed",number:4,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"removal_error",number:5,type:9,label:1}]}],enumType:[{name:"CType",value:[{name:"STRING",number:0},{name:"CORD",number:1},{name:"STRING_PIECE",number:2}]},{name:"JSType",value:[{name:"JS_NORMAL",number:0},{name:"JS_STRING",number:1},{name:"JS_NUMBER",number:2}]},{name:"OptionRetention",value:[{name:"RETENTION_UNKNOWN",number:0},{name:"RETENTION_RUNTIME",number:1},{name:"RETENTION_SOURCE",number:2}]},{name:"OptionTargetType",value:[{name:"TARGET_TYPE_UNKNOWN",number:0},{name:"TARGET_TYPE_FILE",number:1},{name:"TARGET_TYPE_EXTENSION_RANGE",number:2},{name:"TARGET_TYPE_MESSAGE",number:3},{name:"TARGET_TYPE_FIELD",number:4},{name:"TARGET_TYPE_ONEOF",number:5},{name:"TARGET_TYPE_ENUM",number:6},{name:"TARGET_TYPE_ENUM_ENTRY",number:7},{name:"TARGET_TYPE_SERVICE",number:8},{name:"TARGET_TYPE_METHOD",number:9}]}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"OneofOptions",field:[{name:"features",number:1,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"EnumOptions",field:[{name:"allow_alias",number:2,type:8,label:1},{name:"deprecated",number:3,type:8,label:1,defaultValue:"false"},{name:"deprecated_legacy_json_field_conflicts",number:6,type:8,label:1,options:{deprecated:!0}},{name:"features",number:7,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"EnumValueOptions",field:[{name:"deprecated",number:1,type:8,label:1,defaultValue:"false"},{name:"features",number:2,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"debug_redact",number:3,type:8,label:1,defaultValue:"false"},{name:"feature_support",number:4,type:11,label:1,typeName:".google.protobuf.FieldOptions.FeatureSupport"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"ServiceOptions",field:[{name:"features",number:34,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"deprecated",number:33,type:8,label:1,defaultValue:"false"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"MethodOptions",field:[{name:"deprecated",number:33,type:8,label:1,defaultValue:"false"},{name:"idempotency_level",number:34,type:14,label:1,typeName:".google.protobuf.MethodOptions.IdempotencyLevel",defaultValue:"IDEMPOTENCY_UNKNOWN"},{name:"features",number:35,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"uninterpreted_option",number:999,type:11,label:3,typeName:".google.protobuf.UninterpretedOption"}],enumType:[{name:"IdempotencyLevel",value:[{name:"IDEMPOTENCY_UNKNOWN",number:0},{name:"NO_SIDE_EFFECTS",number:1},{name:"IDEMPOTENT",number:2}]}],extensionRange:[{start:990,end:999},{start:1e3,end:536870912}]},{name:"UninterpretedOption",field:[{name:"name",number:2,type:11,label:3,typeName:".google.protobuf.UninterpretedOption.NamePart"},{name:"identifier_value",number:3,type:9,label:1},{name:"positive_int_value",number:4,type:4,label:1},{name:"negative_int_value",number:5,type:3,label:1},{name:"double_value",number:6,type:1,label:1},{name:"string_value",number:7,type:12,label:1},{name:"aggregate_value",number:8,type:9,label:1}],nestedType:[{name:"NamePart",field:[{name:"name_part",number:1,type:9,label:2},{name:"is_extension",number:2,type:8,label:2}]}]},{name:"FeatureSet",field:[{name:"field_presence",number:1,type:14,label:1,typeName:".google.protobuf.FeatureSet.FieldPresence",options:{retention:1,targets:[4,1],editionDefaults:[{value:"EXPLICIT",edition:900},{value:"IMPLICIT",edition:999},{value:"EXPLICIT",edition:1e3}]}},{name:"enum_type",number:2,type:14,label:1,typeName:".google.protobuf.FeatureSet.EnumType",options:{retention:1,targets:[6,1],editionDefaults:[{value:"CLOSED",edition:900},{value:"OPEN",edition:999}]}},{name:"repeated_field_encoding",number:3,type:14,label:1,typeName:".google.protobuf.FeatureSet.RepeatedFieldEncoding",options:{retention:1,targets:[4,1],editionDefaults:[{value:"EXPANDED",edition:900},{value:"PACKED",edition:999}]}},{name:"utf8_validation",number:4,type:14,label:1,typeName:".google.protobuf.FeatureSet.Utf8Validation",options:{retention:1,targets:[4,1],editionDefaults:[{value:"NONE",edition:900},{value:"VERIFY",edition:999}]}},{name:"message_encoding",number:5,type:14,label:1,typeName:".google.protobuf.FeatureSet.MessageEncoding",options:{retention:1,targets:[4,1],editionDefaults:[{value:"LENGTH_PREFIXED",edition:900}]}},{name:"json_format",number:6,type:14,label:1,typeName:".google.protobuf.FeatureSet.JsonFormat",options:{retention:1,targets:[3,6,1],editionDefaults:[{value:"LEGACY_BEST_EFFORT",edition:900},{value:"ALLOW",edition:999}]}},{name:"enforce_naming_style",number:7,type:14,label:1,typeName:".google.protobuf.FeatureSet.EnforceNamingStyle",options:{retention:2,targets:[1,2,3,4,5,6,7,8,9],editionDefaults:[{value:"STYLE_LEGACY",edition:900},{value:"STYLE2024",edition:1001},{value:"STYLE2026",edition:1002}]}},{name:"default_symbol_visibility",number:8,type:14,label:1,typeName:".google.protobuf.FeatureSet.VisibilityFeature.DefaultSymbolVisibility",options:{retention:2,targets:[1],editionDefaults:[{value:"EXPORT_ALL",edition:900},{value:"EXPORT_TOP_LEVEL",edition:1001},{value:"STRICT",edition:1002}]}},{name:"enforce_proto_limits",number:9,type:14,label:1,typeName:".google.protobuf.FeatureSet.ProtoLimitsFeature.EnforceProtoLimits",options:{retention:2,targets:[6,3,4,5],editionDefaults:[{value:"LEGACY_NO_EXPLICIT_LIMITS",edition:900},{value:"PROTO_LIMITS2026",edition:1002}]}}],nestedType:[{name:"VisibilityFeature",enumType:[{name:"DefaultSymbolVisibility",value:[{name:"DEFAULT_SYMBOL_VISIBILITY_UNKNOWN",number:0},{name:"EXPORT_ALL",number:1},{name:"EXPORT_TOP_LEVEL",number:2},{name:"LOCAL_ALL",number:3},{name:"STRICT",number:4}]}]},{name:"ProtoLimitsFeature",enumType:[{name:"EnforceProtoLimits",value:[{name:"PROTO_LIMITS_UNKNOWN",number:0},{name:"LEGACY_NO_EXPLICIT_LIMITS",number:1},{name:"PROTO_LIMITS2026",number:2}]}]}],enumType:[{name:"FieldPresence",value:[{name:"FIELD_PRESENCE_UNKNOWN",number:0},{name:"EXPLICIT",number:1},{name:"IMPLICIT",number:2},{name:"LEGACY_REQUIRED",number:3}]},{name:"EnumType",value:[{name:"ENUM_TYPE_UNKNOWN",number:0},{name:"OPEN",number:1},{name:"CLOSED",number:2}]},{name:"RepeatedFieldEncoding",value:[{name:"REPEATED_FIELD_ENCODING_UNKNOWN",number:0},{name:"PACKED",number:1},{name:"EXPANDED",number:2}]},{name:"Utf8Validation",value:[{name:"UTF8_VALIDATION_UNKNOWN",number:0},{name:"VERIFY",number:2},{name:"NONE",number:3}]},{name:"MessageEncoding",value:[{name:"MESSAGE_ENCODING_UNKNOWN",number:0},{name:"LENGTH_PREFIXED",number:1},{name:"DELIMITED",number:2}]},{name:"JsonFormat",value:[{name:"JSON_FORMAT_UNKNOWN",number:0},{name:"ALLOW",number:1},{name:"LEGACY_BEST_EFFORT",number:2}]},{name:"EnforceNamingStyle",value:[{name:"ENFORCE_NAMING_STYLE_UNKNOWN",number:0},{name:"STYLE2024",number:1},{name:"STYLE_LEGACY",number:2},{name:"STYLE2026",number:3}]}],extensionRange:[{start:1e3,end:9995},{start:9995,end:1e4},{start:1e4,end:10001}]},{name:"FeatureSetDefaults",field:[{name:"defaults",number:1,type:11,label:3,typeName:".google.protobuf.FeatureSetDefaults.FeatureSetEditionDefault"},{name:"minimum_edition",number:4,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"maximum_edition",number:5,type:14,label:1,typeName:".google.protobuf.Edition"}],nestedType:[{name:"FeatureSetEditionDefault",field:[{name:"edition",number:3,type:14,label:1,typeName:".google.protobuf.Edition"},{name:"overridable_features",number:4,type:11,label:1,typeName:".google.protobuf.FeatureSet"},{name:"fixed_features",number:5,type:11,label:1,typeName:".google.protobuf.FeatureSet"}]}]},{name:"SourceCodeInfo",field:[{name:"location",number:1,type:11,label:3,typeName:".google.protobuf.SourceCodeInfo.Location"}],nestedType:[{name:"Location",field:[{name:"path",number:1,type:5,label:3,options:{packed:!0}},{name:"span",number:2,type:5,label:3,options:{packed:!0}},{name:"leading_comments",number:3,type:9,label:1},{name:"trailing_comments",number:4,type:9,label:1},{name:"leading_detached_comments",number:6,type:9,label:3}]}],extensionRange:[{start:536e6,end:536000001}]},{name:"GeneratedCodeInfo",field:[{name:"annotation",number:1,type:11,label:3,typeName:".google.protobuf.GeneratedCodeInfo.Annotation"}],nestedType:[{name:"Annotation",field:[{name:"path",number:1,type:5,label:3,options:{packed:!0}},{name:"source_file",number:2,type:9,label:1},{name:"begin",number:3,type:5,label:1},{name:"end",number:4,type:5,label:1},{name:"semantic",number:5,type:14,label:1,typeName:".google.protobuf.GeneratedCodeInfo.Annotation.Semantic"}],enumType:[{name:"Semantic",value:[{name:"NONE",number:0},{name:"SET",number:1},{name:"ALIAS",number:2}]}]}]}],enumType:[{name:"Edition",value:[{name:"EDITION_UNKNOWN",number:0},{name:"EDITION_LEGACY",number:900},{name:"EDITION_PROTO2",number:998},{name:"EDITION_PROTO3",number:999},{name:"EDITION_2023",number:1e3},{name:"EDITION_2024",number:1001},{name:"EDITION_2026",number:1002},{name:"EDITION_UNSTABLE",number:9999},{name:"EDITION_1_TEST_ONLY",number:1},{name:"EDITION_2_TEST_ONLY",number:2},{name:"EDITION_99997_TEST_ONLY",number:99997},{name:"EDITION_99998_TEST_ONLY",number:99998},{name:"EDITION_99999_TEST_ONLY",number:99999},{name:"EDITION_MAX",number:2147483647}]},{name:"SymbolVisibility",value:[{name:"VISIBILITY_UNSET",number:0},{name:"VISIBILITY_LOCAL",number:1},{name:"VISIBILITY_EXPORT",number:2}]}]});var Er=A(C0,1);var er;(function(e){e[e.DECLARATION=0]="DECLARATION",e[e.UNVERIFIED=1]="UNVERIFIED"})(er||(er={}));var tr;(function(e){e[e.DOUBLE=1]="DOUBLE",e[e.FLOAT=2]="FLOAT",e[e.INT64=3]="INT64",e[e.UINT64=4]="UINT64",e[e.INT32=5]="INT32",e[e.FIXED64=6]="FIXED64",e[e.FIXED32=7]="FIXED32",e[e.BOOL=8]="BOOL",e[e.STRING=9]="STRING",e[e.GROUP=10]="GROUP",e[e.MESSAGE=11]="MESSAGE",e[e.BYTES=12]="BYTES",e[e.UINT32=13]="UINT32",e[e.ENUM=14]="ENUM",e[e.SFIXED32=15]="SFIXED32",e[e.SFIXED64=16]="SFIXED64",e[e.SINT32=17]="SINT32",e[e.SINT64=18]="SINT64"})(tr||(tr={}));var nr;(function(e){e[e.OPTIONAL=1]="OPTIONAL",e[e.REPEATED=3]="REPEATED",e[e.REQUIRED=2]="REQUIRED"})(nr||(nr={}));var or;(function(e){e[e.SPEED=1]="SPEED",e[e.CODE_SIZE=2]="CODE_SIZE",e[e.LITE_RUNTIME=3]="LITE_RUNTIME"})(or||(or={}));var ur;(function(e){e[e.STRING=0]="STRING",e[e.CORD=1]="CORD",e[e.STRING_PIECE=2]="STRING_PIECE"})(ur||(ur={}));var rr;(function(e){e[e.JS_NORMAL=0]="JS_NORMAL",e[e.JS_STRING=1]="JS_STRING",e[e.JS_NUMBER=2]="JS_NUMBER"})(rr||(rr={}));var sr;(function(e){e[e.RETENTION_UNKNOWN=0]="RETENTION_UNKNOWN",e[e.RETENTION_RUNTIME=1]="RETENTION_RUNTIME",e[e.RETENTION_SOURCE=2]="RETENTION_SOURCE"})(sr||(sr={}));var ar;(function(e){e[e.TARGET_TYPE_UNKNOWN=0]="TARGET_TYPE_UNKNOWN",e[e.TARGET_TYPE_FILE=1]="TARGET_TYPE_FILE",e[e.TARGET_TYPE_EXTENSION_RANGE=2]="TARGET_TYPE_EXTENSION_RANGE",e[e.TARGET_TYPE_MESSAGE=3]="TARGET_TYPE_MESSAGE",e[e.TARGET_TYPE_FIELD=4]="TARGET_TYPE_FIELD",e[e.TARGET_TYPE_ONEOF=5]="TARGET_TYPE_ONEOF",e[e.TARGET_TYPE_ENUM=6]="TARGET_TYPE_ENUM",e[e.TARGET_TYPE_ENUM_ENTRY=7]="TARGET_TYPE_ENUM_ENTRY",e[e.TARGET_TYPE_SERVICE=8]="TARGET_TYPE_SERVICE",e[e.TARGET_TYPE_METHOD=9]="TARGET_TYPE_METHOD"})(ar||(ar={}));var ir;(function(e){e[e.IDEMPOTENCY_UNKNOWN=0]="IDEMPOTENCY_UNKNOWN",e[e.NO_SIDE_EFFECTS=1]="NO_SIDE_EFFECTS",e[e.IDEMPOTENT=2]="IDEMPOTENT"})(ir||(ir={}));var lr;(function(e){e[e.DEFAULT_SYMBOL_VISIBILITY_UNKNOWN=0]="DEFAULT_SYMBOL_VISIBILITY_UNKNOWN",e[e.EXPORT_ALL=1]="EXPORT_ALL",e[e.EXPORT_TOP_LEVEL=2]="EXPORT_TOP_LEVEL",e[e.LOCAL_ALL=3]="LOCAL_ALL",e[e.STRICT=4]="STRICT"})(lr||(lr={}));var cr;(function(e){e[e.PROTO_LIMITS_UNKNOWN=0]="PROTO_LIMITS_UNKNOWN",e[e.LEGACY_NO_EXPLICIT_LIMITS=1]="LEGACY_NO_EXPLICIT_LIMITS",e[e.PROTO_LIMITS2026=2]="PROTO_LIMITS2026"})(cr||(cr={}));var pr;(function(e){e[e.FIELD_PRESENCE_UNKNOWN=0]="FIELD_PRESENCE_UNKNOWN",e[e.EXPLICIT=1]="EXPLICIT",e[e.IMPLICIT=2]="IMPLICIT",e[e.LEGACY_REQUIRED=3]="LEGACY_REQUIRED"})(pr||(pr={}));var fr;(function(e){e[e.ENUM_TYPE_UNKNOWN=0]="ENUM_TYPE_UNKNOWN",e[e.OPEN=1]="OPEN",e[e.CLOSED=2]="CLOSED"})(fr||(fr={}));var mr;(function(e){e[e.REPEATED_FIELD_ENCODING_UNKNOWN=0]="REPEATED_FIELD_ENCODING_UNKNOWN",e[e.PACKED=1]="PACKED",e[e.EXPANDED=2]="EXPANDED"})(mr||(mr={}));var dr;(function(e){e[e.UTF8_VALIDATION_UNKNOWN=0]="UTF8_VALIDATION_UNKNOWN",e[e.VERIFY=2]="VERIFY",e[e.NONE=3]="NONE"})(dr||(dr={}));var gr;(function(e){e[e.MESSAGE_ENCODING_UNKNOWN=0]="MESSAGE_ENCODING_UNKNOWN",e[e.LENGTH_PREFIXED=1]="LENGTH_PREFIXED",e[e.DELIMITED=2]="DELIMITED"})(gr||(gr={}));var br;(function(e){e[e.JSON_FORMAT_UNKNOWN=0]="JSON_FORMAT_UNKNOWN",e[e.ALLOW=1]="ALLOW",e[e.LEGACY_BEST_EFFORT=2]="LEGACY_BEST_EFFORT"})(br||(br={}));var hr;(function(e){e[e.ENFORCE_NAMING_STYLE_UNKNOWN=0]="ENFORCE_NAMING_STYLE_UNKNOWN",e[e.STYLE2024=1]="STYLE2024",e[e.STYLE_LEGACY=2]="STYLE_LEGACY",e[e.STYLE2026=3]="STYLE2026"})(hr||(hr={}));var _r;(function(e){e[e.NONE=0]="NONE",e[e.SET=1]="SET",e[e.ALIAS=2]="ALIAS"})(_r||(_r={}));var vr;(function(e){e[e.EDITION_UNKNOWN=0]="EDITION_UNKNOWN",e[e.EDITION_LEGACY=900]="EDITION_LEGACY",e[e.EDITION_PROTO2=998]="EDITION_PROTO2",e[e.EDITION_PROTO3=999]="EDITION_PROTO3",e[e.EDITION_2023=1e3]="EDITION_2023",e[e.EDITION_2024=1001]="EDITION_2024",e[e.EDITION_2026=1002]="EDITION_2026",e[e.EDITION_UNSTABLE=9999]="EDITION_UNSTABLE",e[e.EDITION_1_TEST_ONLY=1]="EDITION_1_TEST_ONLY",e[e.EDITION_2_TEST_ONLY=2]="EDITION_2_TEST_ONLY",e[e.EDITION_99997_TEST_ONLY=99997]="EDITION_99997_TEST_ONLY",e[e.EDITION_99998_TEST_ONLY=99998]="EDITION_99998_TEST_ONLY",e[e.EDITION_99999_TEST_ONLY=99999]="EDITION_99999_TEST_ONLY",e[e.EDITION_MAX=2147483647]="EDITION_MAX"})(vr||(vr={}));var yr;(function(e){e[e.VISIBILITY_UNSET=0]="VISIBILITY_UNSET",e[e.VISIBILITY_LOCAL=1]="VISIBILITY_LOCAL",e[e.VISIBILITY_EXPORT=2]="VISIBILITY_EXPORT"})(yr||(yr={}));function O0(e){return Object.assign(Object.assign({readUnknownFields:!0,recursionLimit:100},e),{depth:0})}function J(e,t,n){let o=O(e);return P0(e).read(o,new oe(t),O0(n),t.byteLength),o}var Sr=new WeakMap;function P0(e){let t=Sr.get(e);return t===void 0&&(t=Pi(e)),t}function Pi(e){let t=String(e),n=new Map,o={read:Ai(t,n),readGroup:Li(t,n)};Sr.set(e,o);for(let u of e.fields)n.set(u.number,Tr(u));return o}function Ai(e,t){return(n,o,u,r)=>{var s;if(++u.depth>u.recursionLimit)throw new Error(`cannot decode ${e} from binary: maximum recursion depth of ${u.recursionLimit} reached`);let a=o.pos+r,i=(s=n.$unknown)!==null&&s!==void 0?s:[];for(;o.pos<a;){let[l,p]=o.tag(),d=t.get(l);if(d===void 0){let g=o.skip(p,l,u.recursionLimit-u.depth);u.readUnknownFields&&i.push({no:l,wireType:p,data:g});continue}d(n,o,u,p)}i.length>0&&(n.$unknown=i),u.depth--}}function Li(e,t){return(n,o,u,r)=>{var s;if(++u.depth>u.recursionLimit)throw new Error(`cannot decode ${e} from binary: maximum recursion depth of ${u.recursionLimit} reached`);let a,i,l=(s=n.$unknown)!==null&&s!==void 0?s:[];for(;o.pos<o.len&&([a,i]=o.tag(),i!=C.EndGroup);){let p=t.get(a);if(p===void 0){let d=o.skip(i,a,u.recursionLimit-u.depth);u.readUnknownFields&&l.push({no:a,wireType:i,data:d});continue}p(n,o,u,i)}if(i!=C.EndGroup||a!==r)throw new Error("invalid end group tag");l.length>0&&(n.$unknown=l),u.depth--}}function Nr(e,t,n,o,u){Tr(n)(e[G],t,u,o)}function Tr(e){switch(e.fieldKind){case"scalar":return Di(e);case"enum":return Mi(e);case"message":return ki(e);case"list":return Gi(e);case"map":return Ui(e)}}function Di(e){let t=en(e.scalar,e.utf8Validation,e.longAsString),n=e.localName;if(e.oneof){let o=e.oneof.localName;return(u,r)=>{u[o]={case:n,value:t(r)}}}return(o,u)=>{o[n]=t(u)}}function Mi(e){var t;let n=e.localName,o=(t=e.oneof)===null||t===void 0?void 0:t.localName;if(e.enum.open)return o!==void 0?(s,a)=>{s[o]={case:n,value:a.int32()}}:(s,a)=>{s[n]=a.int32()};let u=e.enum.values,r=e.number;return(s,a,i,l)=>{var p;let d=a.int32();if(u.some(g=>g.number===d))o!==void 0?s[o]={case:n,value:d}:s[n]=d;else if(i.readUnknownFields){let g=[];ou(d,g);let c=(p=s.$unknown)!==null&&p!==void 0?p:[];c.push({no:r,wireType:l,data:new Uint8Array(g)}),s.$unknown=c}}}function ki(e){let t=e.localName,{toMessage:n,toLocal:o}=V(e),u=Ir(e);if(e.oneof){let r=e.oneof.localName;return(s,a,i)=>{let l=s[r],p=n(l.case===t?l.value:void 0);u(p,a,i),s[r]={case:t,value:o(p)}}}return(r,s,a)=>{let i=n(r[t]);u(i,s,a),r[t]=o(i)}}function Ir(e){let t=P0(e.message);if(e.delimitedEncoding){let n=e.number;return(o,u,r)=>t.readGroup(o,u,r,n)}return(n,o,u)=>t.read(n,o,u,o.uint32())}function Gi(e){let t=e.localName;if(e.listKind=="message"){let{toMessage:s,toLocal:a}=V(e),i=Ir(e);return(l,p,d)=>{let g=s(void 0);i(g,p,d),l[t].push(a(g))}}let n=e.listKind=="enum"?f.INT32:e.scalar,o=e.listKind=="scalar"?e.longAsString:!1,u=en(n,e.utf8Validation,o),r=n!=f.STRING&&n!=f.BYTES;return(s,a,i,l)=>{let p=s[t];if(l==C.LengthDelimited&&r){let d=a.uint32()+a.pos;for(;a.pos<d;)p.push(u(a))}else p.push(u(a))}}function Ui(e){let t=e.localName,n=en(e.mapKey,e.utf8Validation,!1),o=F(e.mapKey,!1),u,r;switch(e.mapKind){case"scalar":{let s=e.scalar,a=en(s,e.utf8Validation,!1);if(u=i=>a(i),s==f.BYTES)r=()=>new Uint8Array(0);else{let i=F(s,!1);r=()=>i}break}case"enum":{let s=e.enum.values[0].number;u=a=>a.int32(),r=()=>s;break}case"message":{let{toMessage:s,toLocal:a}=V(e),i=P0(e.message).read;u=(l,p,d)=>{let g=s(d);return i(g,l,p,l.uint32()),a(g)},r=()=>a(s(void 0));break}}return(s,a,i)=>{let l=s[t],p,d,g=a.uint32(),c=a.pos+g;for(;a.pos<c;){let[m,h]=a.tag();switch(m){case 1:p=n(a);break;case 2:d=u(a,i,d);break;default:a.skip(h,m,i.recursionLimit-i.depth)}}p===void 0&&(p=o),d===void 0&&(d=r()),U(l,p,d)}}function en(e,t,n){switch(e){case f.STRING:return o=>o.string(t);case f.BOOL:return o=>o.bool();case f.DOUBLE:return o=>o.double();case f.FLOAT:return o=>o.float();case f.INT32:return o=>o.int32();case f.INT64:return n?o=>String(o.int64()):o=>o.int64();case f.UINT64:return n?o=>String(o.uint64()):o=>o.uint64();case f.FIXED64:return n?o=>String(o.fixed64()):o=>o.fixed64();case f.BYTES:return o=>o.bytes();case f.FIXED32:return o=>o.fixed32();case f.SFIXED32:return o=>o.sfixed32();case f.SFIXED64:return n?o=>String(o.sfixed64()):o=>o.sfixed64();case f.SINT64:return n?o=>String(o.sint64()):o=>o.sint64();case f.UINT32:return o=>o.uint32();case f.SINT32:return o=>o.sint32()}}function w(e,t){var n;let o=J(Er,ke(e));return o.messageType.forEach(ft),o.dependency=(n=t?.map(r=>r.proto.name))!==null&&n!==void 0?n:[],Zt(o,r=>t?.find(s=>s.proto.name===r)).getFile(o.name)}var q=w("Ch9nb29nbGUvcHJvdG9idWYvdGltZXN0YW1wLnByb3RvEg9nb29nbGUucHJvdG9idWYiKwoJVGltZXN0YW1wEg8KB3NlY29uZHMYASABKAMSDQoFbmFub3MYAiABKAVChQEKE2NvbS5nb29nbGUucHJvdG9idWZCDlRpbWVzdGFtcFByb3RvUAFaMmdvb2dsZS5nb2xhbmcub3JnL3Byb3RvYnVmL3R5cGVzL2tub3duL3RpbWVzdGFtcHBi+AEBogIDR1BCqgIeR29vZ2xlLlByb3RvYnVmLldlbGxLbm93blR5cGVzYgZwcm90bzM"),j1=A(q,0);var Ue=w("Ch5nb29nbGUvcHJvdG9idWYvZHVyYXRpb24ucHJvdG8SD2dvb2dsZS5wcm90b2J1ZiIqCghEdXJhdGlvbhIPCgdzZWNvbmRzGAEgASgDEg0KBW5hbm9zGAIgASgFQoMBChNjb20uZ29vZ2xlLnByb3RvYnVmQg1EdXJhdGlvblByb3RvUAFaMWdvb2dsZS5nb2xhbmcub3JnL3Byb3RvYnVmL3R5cGVzL2tub3duL2R1cmF0aW9ucGL4AQGiAgNHUEKqAh5Hb29nbGUuUHJvdG9idWYuV2VsbEtub3duVHlwZXNiBnByb3RvMw");var A0=w("Chlnb29nbGUvcHJvdG9idWYvYW55LnByb3RvEg9nb29nbGUucHJvdG9idWYiJgoDQW55EhAKCHR5cGVfdXJsGAEgASgJEg0KBXZhbHVlGAIgASgMQnYKE2NvbS5nb29nbGUucHJvdG9idWZCCEFueVByb3RvUAFaLGdvb2dsZS5nb2xhbmcub3JnL3Byb3RvYnVmL3R5cGVzL2tub3duL2FueXBiogIDR1BCqgIeR29vZ2xlLlByb3RvYnVmLldlbGxLbm93blR5cGVzYgZwcm90bzM"),xr=A(A0,0);var Fi=2,Vi=3,Rr={writeUnknownFields:!0};function $i(e){return e?Object.assign(Object.assign({},Rr),e):Rr}function Fe(e,t,n){let o=new De;return L0(e)(o,$i(n),t),o.finish()}var wr=new WeakMap;function L0(e){let t=wr.get(e);return t===void 0&&(t=Bi(e)),t}function Bi(e){let t=e.typeName,n=e.fields.concat().sort((s,a)=>s.number-a.number),o=n[0],u=[],r=(s,a,i)=>{if(i.$typeName!==t&&o!==void 0)throw new I(o,`cannot use ${o} with message ${i.$typeName}`,"ForeignFieldError");for(let p=0;p<u.length;p++)u[p](s,a,i);let l=i.$unknown;if(l!==void 0&&a.writeUnknownFields)for(let p=0;p<l.length;p++){let{no:d,wireType:g,data:c}=l[p];s.tag(d,g).raw(c)}};wr.set(e,r);for(let s of n)u.push(Cr(s));return r}function Cr(e){switch(e.fieldKind){case"message":case"scalar":case"enum":return qi(e);case"list":return Hi(e);case"map":return Ki(e)}}function qi(e){let t=Wi(e),n=e.localName;if(e.oneof){let o=e.oneof.localName;return(u,r,s)=>{let a=s[o];a.case===n&&t(u,r,a.value)}}if(e.presence!=Fi){let o=e.presence==Vi?`cannot encode ${e} to binary: required field not set`:void 0;return(u,r,s)=>{let a=s[n];if(a!==void 0&&Object.prototype.hasOwnProperty.call(s,n))t(u,r,a);else if(o!==void 0)throw new Error(o)}}if(e.fieldKind=="enum"){let o=e.enum.values[0].number;return(u,r,s)=>{let a=s[n];a!==o&&t(u,r,a)}}switch(e.scalar){case f.BOOL:return(o,u,r)=>{let s=r[n];s!==!1&&t(o,u,s)};case f.STRING:return(o,u,r)=>{let s=r[n];s!==""&&t(o,u,s)};case f.BYTES:return(o,u,r)=>{let s=r[n];(!(s instanceof Uint8Array)||s.byteLength>0)&&t(o,u,s)};case f.DOUBLE:case f.FLOAT:return(o,u,r)=>{let s=r[n];Object.is(s,0)||t(o,u,s)};default:return(o,u,r)=>{let s=r[n];s!=0&&t(o,u,s)}}}function Wi(e){switch(e.fieldKind){case"message":{let{toMessage:t}=V(e),n=Pr(e);return(o,u,r)=>{n(o,u,t(r))}}case"scalar":case"enum":{let t=e.fieldKind=="enum"?f.INT32:e.scalar,n=e.number,o=nn(t),u=tn(t,e.parent.typeName,e.name);return(r,s,a)=>{r.tag(n,o),u(r,a)}}}}function Hi(e){let t=e.localName,n=e.number;switch(e.listKind){case"message":{let{toMessage:o}=V(e),u=Pr(e);return(r,s,a)=>{let i=a[t];for(let l=0;l<i.length;l++)u(r,s,o(i[l]))}}case"scalar":case"enum":{let o=e.listKind=="enum"?f.INT32:e.scalar,u=tn(o,e.parent.typeName,e.name);if(e.packed)return(s,a,i)=>{let l=i[t];if(l.length!=0){s.tag(n,C.LengthDelimited).fork();for(let p=0;p<l.length;p++)u(s,l[p]);s.join()}};let r=nn(o);return(s,a,i)=>{let l=i[t];for(let p=0;p<l.length;p++)s.tag(n,r),u(s,l[p])}}}}function Ki(e){let t=e.localName,n=e.number,o=Yi(e);if(e.mapKind=="message"){let{toMessage:a}=V(e),i=L0(e.message);return(l,p,d)=>{let g=d[t],c=Object.keys(g);for(let m=0;m<c.length;m++){let h=c[m];l.tag(n,C.LengthDelimited).fork(),o(l,h),l.tag(2,C.LengthDelimited).fork(),i(l,p,a(g[h])),l.join(),l.join()}}}let u=e.mapKind=="enum"?f.INT32:e.scalar,r=nn(u),s=tn(u,e.parent.typeName,e.name);return(a,i,l)=>{let p=l[t],d=Object.keys(p);for(let g=0;g<d.length;g++){let c=d[g];a.tag(n,C.LengthDelimited).fork(),o(a,c),a.tag(2,r),s(a,p[c]),a.join()}}}function Yi(e){let t=nn(e.mapKey),n=tn(e.mapKey,e.parent.typeName,e.name),o=ji(e.mapKey);return(u,r)=>{u.tag(1,t),n(u,o(r))}}function ji(e){switch(e){case f.STRING:return t=>t;case f.BOOL:return t=>t==="true"?!0:t==="false"?!1:t;case f.UINT64:case f.FIXED64:return t=>{try{return T.uParse(t)}catch{return t}};case f.INT64:case f.SFIXED64:case f.SINT64:return t=>{try{return T.parse(t)}catch{return t}};default:return t=>{let n=Number.parseInt(t);return Number.isFinite(n)?n:t}}}function tn(e,t,n){let o=Ji(e);return(u,r)=>{try{o(u,r)}catch(s){throw s instanceof Error?new Error(`cannot encode field ${t}.${n} to binary: ${s.message}`):s}}}function Ji(e){switch(e){case f.STRING:return(t,n)=>t.string(n);case f.BOOL:return(t,n)=>t.bool(n);case f.DOUBLE:return(t,n)=>t.double(n);case f.FLOAT:return(t,n)=>t.float(n);case f.INT32:return(t,n)=>t.int32(n);case f.INT64:return(t,n)=>t.int64(n);case f.UINT64:return(t,n)=>t.uint64(n);case f.FIXED64:return(t,n)=>t.fixed64(n);case f.BYTES:return(t,n)=>t.bytes(n);case f.FIXED32:return(t,n)=>t.fixed32(n);case f.SFIXED32:return(t,n)=>t.sfixed32(n);case f.SFIXED64:return(t,n)=>t.sfixed64(n);case f.SINT64:return(t,n)=>t.sint64(n);case f.UINT32:return(t,n)=>t.uint32(n);case f.SINT32:return(t,n)=>t.sint32(n)}}function Or(e,t,n,o){Cr(o)(e,t,n[G])}function Pr(e){let t=e.number,n=L0(e.message);return e.delimitedEncoding?(o,u,r)=>{o.tag(t,C.StartGroup),n(o,u,r),o.tag(t,C.EndGroup)}:(o,u,r)=>{o.tag(t,C.LengthDelimited).fork(),n(o,u,r),o.join()}}function nn(e){switch(e){case f.BYTES:case f.STRING:return C.LengthDelimited;case f.DOUBLE:case f.FIXED64:case f.SFIXED64:return C.Bit64;case f.FIXED32:case f.SFIXED32:case f.FLOAT:return C.Bit32;default:return C.Varint}}function Ar(e,t,n){let o=!1;return n||(n=O(xr),o=!0),n.value=Fe(e,t),n.typeUrl=Zi(t.$typeName),o?n:void 0}function zi(e,t){if(e.typeUrl==="")return!1;let n=typeof t=="string"?t:t.typeName,o=Dr(e.typeUrl);return n===o}function Lr(e,t){if(e.typeUrl==="")return;let n=t.kind=="message"?t:t.getMessage(Dr(e.typeUrl));if(!(!n||!zi(e,n)))return J(n,e.value)}function Zi(e){return`type.googleapis.com/${e}`}function Dr(e){let t=e.lastIndexOf("/"),n=t>=0?e.substring(t+1):e;if(!n.length)throw new Error(`invalid type url: ${e}`);return n}var X=w("Chxnb29nbGUvcHJvdG9idWYvc3RydWN0LnByb3RvEg9nb29nbGUucHJvdG9idWYihAEKBlN0cnVjdBIzCgZmaWVsZHMYASADKAsyIy5nb29nbGUucHJvdG9idWYuU3RydWN0LkZpZWxkc0VudHJ5GkUKC0ZpZWxkc0VudHJ5EgsKA2tleRgBIAEoCRIlCgV2YWx1ZRgCIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZToCOAEi6gEKBVZhbHVlEjAKCm51bGxfdmFsdWUYASABKA4yGi5nb29nbGUucHJvdG9idWYuTnVsbFZhbHVlSAASFgoMbnVtYmVyX3ZhbHVlGAIgASgBSAASFgoMc3RyaW5nX3ZhbHVlGAMgASgJSAASFAoKYm9vbF92YWx1ZRgEIAEoCEgAEi8KDHN0cnVjdF92YWx1ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIwCgpsaXN0X3ZhbHVlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkxpc3RWYWx1ZUgAQgYKBGtpbmQiMwoJTGlzdFZhbHVlEiYKBnZhbHVlcxgBIAMoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSobCglOdWxsVmFsdWUSDgoKTlVMTF9WQUxVRRAAQn8KE2NvbS5nb29nbGUucHJvdG9idWZCC1N0cnVjdFByb3RvUAFaL2dvb2dsZS5nb2xhbmcub3JnL3Byb3RvYnVmL3R5cGVzL2tub3duL3N0cnVjdHBi+AEBogIDR1BCqgIeR29vZ2xlLlByb3RvYnVmLldlbGxLbm93blR5cGVzYgZwcm90bzM"),Mr=A(X,0),D0=A(X,1),kr=A(X,2),on;(function(e){e[e.NULL_VALUE=0]="NULL_VALUE"})(on||(on={}));function Gr(e,t,n){Fr(t,e);let o=Qi(e.$unknown,t),[u,r,s]=Ve(t),a=O0(n);for(let i of o)Nr(u,new oe(i.data),r,i.wireType,a);return s()}function Ur(e,t,n){var o;Fr(t,e);let u=((o=e.$unknown)!==null&&o!==void 0?o:[]).filter(l=>l.no!==t.number),[r,s]=Ve(t,n),a=new De;Or(a,{writeUnknownFields:!0},r,s);let i=new oe(a.finish());for(;i.pos<i.len;){let[l,p]=i.tag(),d=i.skip(p,l);u.push({no:l,wireType:p,data:d})}e.$unknown=u}function Qi(e,t){if(e===void 0)return[];if(t.fieldKind==="enum"||t.fieldKind==="scalar"){for(let n=e.length-1;n>=0;--n)if(e[n].no==t.number)return[e[n]];return[]}return e.filter(n=>n.no===t.number)}function Ve(e,t){let n=e.typeName,o=Object.assign(Object.assign({},e),{kind:"field",parent:e.extendee,localName:n}),u=Object.assign(Object.assign({},e.extendee),{fields:[o],members:[o],oneofs:[]}),r=O(u,t!==void 0?{[n]:t}:void 0);return[ku(u,r),o,()=>{let s=r[n];if(s===void 0){let a=e.message;return B(a)?F(a.fields[0].scalar,a.fields[0].longAsString):O(a)}return s}]}function Fr(e,t){if(e.extendee.typeName!=t.$typeName)throw new Error(`extension ${e.typeName} can only be applied to message ${e.extendee.typeName}`)}var un=Date.parse("0001-01-01T00:00:00Z"),rn=Date.parse("9999-12-31T23:59:59Z"),sn=-315576e6,an=315576e6;var el=3,tl=2,Vr={alwaysEmitImplicit:!1,enumAsInteger:!1,useProtoFieldName:!1};function nl(e){return e?Object.assign(Object.assign({},Vr),e):Vr}function ol(e,t,n){return ln(e)(nl(n),t)}function Br(e,t,n){var o;let u=ol(e,t,n);return JSON.stringify(u,null,(o=n?.prettySpaces)!==null&&o!==void 0?o:0)}var M0=new WeakMap;function ln(e){let t=M0.get(e);return t===void 0&&(t=ul(e)),t}function ul(e){let t=e.typeName,n=sl(e);if(n!==void 0){let a=e.fields[0],i=(l,p)=>{if(p.$typeName!==t&&a!==void 0)throw new I(a,`cannot use ${a} with message ${p.$typeName}`,"ForeignFieldError");return n(l,p)};return M0.set(e,i),i}let o=e.fields.concat().sort((a,i)=>a.number-i.number),u=o[0],r=[],s=(a,i)=>{if(i.$typeName!==t&&u!==void 0)throw new I(u,`cannot use ${u} with message ${i.$typeName}`,"ForeignFieldError");let l={};for(let p=0;p<r.length;p++)r[p](a,i,l);return a.registry&&fl(l,a,a.registry,i,e),l};M0.set(e,s);for(let a of o){let i=al(a);r.push(a.jsonName==="__proto__"||a.name==="__proto__"?rl(i):i)}return s}function rl(e){return(t,n,o)=>{let u=Object.create(null);e(t,n,u);for(let r of Object.keys(u))U(o,r,u[r])}}function sl(e){if(e.typeName.startsWith("google.protobuf."))switch(e.typeName){case"google.protobuf.Any":return(t,n)=>ml(n,t);case"google.protobuf.Timestamp":return(t,n)=>bl(n);case"google.protobuf.Duration":return(t,n)=>dl(n);case"google.protobuf.FieldMask":return(t,n)=>gl(n);case"google.protobuf.Struct":return(t,n)=>Kr(n);case"google.protobuf.Value":return(t,n)=>U0(n);case"google.protobuf.ListValue":return(t,n)=>Yr(n);default:if(B(e)){let t=e.fields[0],n=t.localName,o=F(t.scalar,!1),u=cn(t);return(r,s)=>{let a=s[n];return u(r,a===void 0?o:a)}}return}}function al(e){switch(e.fieldKind){case"scalar":case"enum":case"message":return il(e);case"list":case"map":{let t=e.fieldKind=="list"?Wr(e):Hr(e),n=e.name,o=e.jsonName,u=e.localName;return(r,s,a)=>{let i=t(r,s[u]);i!==void 0&&(a[r.useProtoFieldName?n:o]=i)}}}}function il(e){let t=qr(e),n=e.name,o=e.jsonName,u=e.localName;if(e.oneof){let r=e.oneof.localName;return(s,a,i)=>{let l=a[r];l.case===u&&(i[s.useProtoFieldName?n:o]=t(s,l.value))}}if(e.presence!=tl){let r=e.presence==el?`cannot encode ${e} to JSON: required field not set`:void 0;return(s,a,i)=>{let l=a[u];if(l!==void 0&&Object.prototype.hasOwnProperty.call(a,u))i[s.useProtoFieldName?n:o]=t(s,l);else if(r!==void 0)throw new Error(r)}}if(e.fieldKind=="enum"){let r=e.enum.values[0].number;return(s,a,i)=>{let l=a[u];(l!==r||s.alwaysEmitImplicit)&&(i[s.useProtoFieldName?n:o]=t(s,l))}}switch(e.scalar){case f.BOOL:return(r,s,a)=>{let i=s[u];(i!==!1||r.alwaysEmitImplicit)&&(a[r.useProtoFieldName?n:o]=t(r,i))};case f.STRING:return(r,s,a)=>{let i=s[u];(i!==""||r.alwaysEmitImplicit)&&(a[r.useProtoFieldName?n:o]=t(r,i))};case f.BYTES:return(r,s,a)=>{let i=s[u];(!(i instanceof Uint8Array)||i.byteLength>0||r.alwaysEmitImplicit)&&(a[r.useProtoFieldName?n:o]=t(r,i))};case f.DOUBLE:case f.FLOAT:return(r,s,a)=>{let i=s[u];(!Object.is(i,0)||r.alwaysEmitImplicit)&&(a[r.useProtoFieldName?n:o]=t(r,i))};default:return(r,s,a)=>{let i=s[u];(i!=0||r.alwaysEmitImplicit)&&(a[r.useProtoFieldName?n:o]=t(r,i))}}}function ll(e){switch(e.fieldKind){case"scalar":case"enum":case"message":return qr(e);case"list":return Wr(e);case"map":return Hr(e)}}function qr(e){switch(e.fieldKind){case"scalar":return cn(e);case"enum":return G0(e);case"message":return k0(e)}}function k0(e){let{toMessage:t}=V(e),n=ln(e.message);return(o,u)=>n(o,t(u))}function Wr(e){let t=cl(e);return(n,o)=>{let u=o;if(u.length==0&&!n.alwaysEmitImplicit)return;let r=[];for(let s=0;s<u.length;s++)r.push(t(n,u[s]));return r}}function cl(e){switch(e.listKind){case"scalar":return cn(e);case"enum":return G0(e);case"message":return k0(e)}}function Hr(e){let t=pl(e);return(n,o)=>{let u=o,r=Object.keys(u);if(r.length==0&&!n.alwaysEmitImplicit)return;let s={};for(let a=0;a<r.length;a++){let i=r[a];U(s,i,t(n,u[i]))}return s}}function pl(e){switch(e.mapKind){case"scalar":return cn(e);case"enum":return G0(e);case"message":return k0(e)}}function G0(e){let t=e.enum;return t.typeName=="google.protobuf.NullValue"?(n,o)=>{if(typeof o!="number")throw $r(t,o);return null}:(n,o)=>{var u,r;if(typeof o!="number")throw $r(t,o);return n.enumAsInteger?o:(r=(u=t.value[o])===null||u===void 0?void 0:u.jsonName)!==null&&r!==void 0?r:o}}function $r(e,t){return new Error(`cannot encode ${e} to JSON: expected number, got ${D(t)}`)}function cn(e){switch(e.scalar){case f.INT32:case f.SFIXED32:case f.SINT32:case f.FIXED32:case f.UINT32:return(t,n)=>{if(typeof n!="number")throw $e(e,n);return n};case f.FLOAT:case f.DOUBLE:return(t,n)=>{if(typeof n!="number")throw $e(e,n);return Number.isNaN(n)?"NaN":n===Number.POSITIVE_INFINITY?"Infinity":n===Number.NEGATIVE_INFINITY?"-Infinity":n};case f.STRING:return(t,n)=>{if(typeof n!="string")throw $e(e,n);return n};case f.BOOL:return(t,n)=>{if(typeof n!="boolean")throw $e(e,n);return n};case f.UINT64:case f.FIXED64:case f.INT64:case f.SFIXED64:case f.SINT64:return(t,n)=>{if(typeof n=="bigint"||typeof n=="string"||typeof n=="number"&&Number.isInteger(n))return n.toString();throw $e(e,n)};case f.BYTES:return(t,n)=>{if(n instanceof Uint8Array)return N0(n);throw $e(e,n)}}}function $e(e,t){var n;return new Error(`cannot encode ${e} to JSON: ${(n=Wt(e,t))===null||n===void 0?void 0:n.message}`)}function fl(e,t,n,o,u){let r=o.$unknown;if(r===void 0)return;let s=new Set;for(let a=0;a<r.length;a++){let{no:i}=r[a];if(!s.has(i)){s.add(i);let l=n.getExtensionFor(u,i);if(!l)continue;let p=Gr(o,l),[d,g]=Ve(l,p),c=d[G],m=ll(g)(t,c[g.localName]);m!==void 0&&(e[l.jsonName]=m)}}}function ml(e,t){if(e.typeUrl==="")return{};let{registry:n}=t,o,u;if(n&&(o=Lr(e,n),o&&(u=n.getMessage(o.$typeName))),!u||!o)throw new Error(`cannot encode message ${e.$typeName} to JSON: "${e.typeUrl}" is not in the type registry`);let r=Bt(u)?{value:ln(u)(t,o)}:ln(u)(t,o);return r["@type"]=e.typeUrl,r}function dl(e){let t=Number(e.seconds),n=e.nanos;if(t>an||t<sn)throw new Error(`cannot encode message ${e.$typeName} to JSON: value out of range`);if(t>0&&n<0||t<0&&n>0)throw new Error(`cannot encode message ${e.$typeName} to JSON: nanos sign must match seconds sign`);let o=e.seconds.toString();if(n!==0){let u=Math.abs(n).toString();u="0".repeat(9-u.length)+u,u.substring(3)==="000000"?u=u.substring(0,3):u.substring(6)==="000"&&(u=u.substring(0,6)),o+="."+u,n<0&&t==0&&(o="-"+o)}return o+"s"}function gl(e){return e.paths.map(t=>{if(Xt(le(t))!==t)throw new Error(`cannot encode message ${e.$typeName} to JSON: lowerCamelCase of path name "${t}" is irreversible`);return le(t)}).join(",")}function Kr(e){let t={},n=Object.keys(e.fields);for(let o=0;o<n.length;o++){let u=n[o];U(t,u,U0(e.fields[u]))}return t}function U0(e){switch(e.kind.case){case"nullValue":return null;case"numberValue":if(!Number.isFinite(e.kind.value))throw new Error(`${e.$typeName} cannot be NaN or Infinity`);return e.kind.value;case"boolValue":return e.kind.value;case"stringValue":return e.kind.value;case"structValue":return Kr(e.kind.value);case"listValue":return Yr(e.kind.value);default:throw new Error(`${e.$typeName} must have a value`)}}function Yr(e){return e.values.map(U0)}function bl(e){let t=Number(e.seconds)*1e3;if(t<un||t>rn)throw new Error(`cannot encode message ${e.$typeName} to JSON: must be from 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z inclusive`);if(e.nanos<0)throw new Error(`cannot encode message ${e.$typeName} to JSON: nanos must not be negative`);if(e.nanos>999999999)throw new Error(`cannot encode message ${e.$typeName} to JSON: nanos must not be greater than 999999999`);let n="Z";if(e.nanos>0){let o=(e.nanos+1e9).toString().substring(1);o.substring(3)==="000000"?n="."+o.substring(0,3)+"Z":o.substring(6)==="000"?n="."+o.substring(0,6)+"Z":n="."+o+"Z"}return new Date(t).toISOString().replace(".000Z",n)}var hl=2;function _l(e){return Object.assign(Object.assign({ignoreUnknownFields:!1,recursionLimit:100},e),{depth:0})}function Jr(e,t,n){return vl(e,Ol(t,e.typeName),n)}function vl(e,t,n){let o=O(e);return yl(e,o,t,n),o}function yl(e,t,n,o){try{Be(e)(t,n,_l(o))}catch(u){throw Nu(u)?new Error(`cannot decode ${u.field()} from JSON: ${u.message}`,{cause:u}):u}}var F0=new WeakMap;function Be(e){let t=F0.get(e);return t===void 0&&(t=El(e)),t}function El(e){let t=String(e),n=Sl(e);if(n!==void 0){let s=(a,i,l)=>{if(++l.depth>l.recursionLimit)throw new Error(`cannot decode ${t} from JSON: maximum recursion depth of ${l.recursionLimit} reached`);n(a,i,l),l.depth--};return F0.set(e,s),s}let o=e.typeName,u=new Map,r=(s,a,i)=>{var l;if(++i.depth>i.recursionLimit)throw new Error(`cannot decode ${t} from JSON: maximum recursion depth of ${i.recursionLimit} reached`);if(a==null||Array.isArray(a)||typeof a!="object")throw new Error(`cannot decode ${t} from JSON: ${D(a)}`);let p=new Map,d=new Set,g=Object.keys(a);for(let c=0;c<g.length;c++){let m=g[c],h=a[m],b=u.get(m);if(b!==void 0){let _=b.field;if(d.has(_))throw new I(_,"set multiple times");if(d.add(_),b.oneofScalarNullSkip&&h===null)continue;if(b.oneof){let y=p.get(b.oneof);if(y!==void 0)throw new I(b.oneof,`oneof set multiple times by ${y.name} and ${_.name}`);p.set(b.oneof,_)}b.read(s,h,i)}else{let _=m.startsWith("[")&&m.endsWith("]")?(l=i.registry)===null||l===void 0?void 0:l.getExtension(m.substring(1,m.length-1)):void 0;if(_?.extendee.typeName==o){let[y,x,N]=Ve(_);jr(x)(y[G],h,i),Ur(s,_,N())}if(_===void 0&&!i.ignoreUnknownFields)throw new Error(`cannot decode ${t} from JSON: key "${m}" is unknown`)}}i.depth--};F0.set(e,r);for(let s of e.fields){let a={read:jr(s),field:s,oneof:s.oneof,oneofScalarNullSkip:s.oneof!==void 0&&s.fieldKind=="scalar"};u.set(s.name,a).set(s.jsonName,a)}return r}function Sl(e){if(e.typeName.startsWith("google.protobuf."))switch(e.typeName){case"google.protobuf.Any":return(t,n,o)=>Al(t,n,o);case"google.protobuf.Timestamp":return(t,n)=>Ll(t,n);case"google.protobuf.Duration":return(t,n)=>Dl(t,n);case"google.protobuf.FieldMask":return(t,n)=>Ml(t,n);case"google.protobuf.Struct":return(t,n,o)=>Qr(t,n,o);case"google.protobuf.Value":return(t,n,o)=>W0(t,n,o);case"google.protobuf.ListValue":return(t,n,o)=>es(t,n,o);default:if(B(e)){let t=e.fields[0],n=t.localName,o=t.scalar,u=t.longAsString,r=zr(t);return(s,a)=>{a===null?s[n]=F(o,u):s[n]=r(a)}}return}}function jr(e){switch(e.fieldKind){case"scalar":return Nl(e);case"enum":return Tl(e);case"message":return Il(e);case"list":return xl(e);case"map":return wl(e)}}function Nl(e){let t=zr(e),n=e.localName;if(e.oneof){let u=e.oneof.localName;return(r,s)=>{r[u]={case:n,value:t(s)}}}let o=Xr(e);return(u,r)=>{r===null?o(u):u[n]=t(r)}}function Xr(e){let t=e.localName;if(e.presence!=hl)return u=>{delete u[t]};if(e.fieldKind=="enum"){let u=e.enum.values[0].number;return r=>{r[t]=u}}let n=e.scalar,o=e.longAsString;return u=>{u[t]=F(n,o)}}function Tl(e){let t=V0(e.enum),n=$0(e.enum),o=e.localName,u=e.enum.typeName!="google.protobuf.NullValue";if(e.oneof){let s=e.oneof.localName;return(a,i,l)=>{if(i===null&&u){a[s].case===o&&(a[s]={case:void 0});return}let p=t(i,l.ignoreUnknownFields);if(p===qe)return;let d=n(p);if(d!==!0)throw new I(e,K(e,p,d));a[s]={case:o,value:p}}}let r=Xr(e);return(s,a,i)=>{if(a===null&&u){r(s);return}let l=t(a,i.ignoreUnknownFields);if(l===qe)return;let p=n(l);if(p!==!0)throw new I(e,K(e,l,p));s[o]=l}}function Il(e){let t=e.localName,{toMessage:n,toLocal:o}=V(e),u=Be(e.message),r=e.message.typeName!="google.protobuf.Value";if(e.oneof){let s=e.oneof.localName;return(a,i,l)=>{let p=a[s];if(i===null&&r){p.case===t&&(a[s]={case:void 0});return}let d=n(p.case===t?p.value:void 0);u(d,i,l),a[s]={case:t,value:o(d)}}}return(s,a,i)=>{if(a===null&&r){delete s[t];return}let l=n(s[t]);u(l,a,i),s[t]=o(l)}}function xl(e){let t=e.localName,n=Rl(e);return(o,u,r)=>{if(u===null)return;if(!Array.isArray(u))throw new I(e,"expected Array, got "+D(u));let s=o[t];for(let a=0;a<u.length;a++){let i=n(u[a],r,s.length);i!==qe&&s.push(i)}}}function Rl(e){switch(e.listKind){case"scalar":{let t=B0(e),n=ie(e.scalar),o=q0(e);return(u,r,s)=>{if(u===null)throw new I(e,"list item must not be null");let a=t(u),i=n(a);if(i!==!0)throw new I(e,`list item #${s+1}: ${K(e,a,i)}`);return o(a)}}case"enum":{let t=V0(e.enum),n=$0(e.enum),o=e.enum.typeName!="google.protobuf.NullValue";return(u,r,s)=>{if(u===null&&o)throw new I(e,"list item must not be null");let a=t(u,r.ignoreUnknownFields);if(a===qe)return a;let i=n(a);if(i!==!0)throw new I(e,`list item #${s+1}: ${K(e,a,i)}`);return a}}case"message":{let{toMessage:t,toLocal:n}=V(e),o=Be(e.message),u=e.message.typeName!="google.protobuf.Value";return(r,s)=>{if(r===null&&u)throw new I(e,"list item must not be null");let a=t(void 0);return o(a,r,s),n(a)}}}}function wl(e){let t=e.localName,n=e.mapKey,o=Cl(n),u=ie(n),r,s,a=l=>l,i=!0;switch(e.mapKind){case"scalar":{r=B0(e),s=ie(e.scalar),a=q0(e);break}case"enum":{let l=V0(e.enum);r=(p,d)=>l(p,d.ignoreUnknownFields),s=$0(e.enum),i=e.enum.typeName!="google.protobuf.NullValue";break}case"message":{let{toMessage:l,toLocal:p}=V(e),d=Be(e.message);i=e.message.typeName!="google.protobuf.Value",r=(g,c)=>{let m=l(void 0);return d(m,g,c),p(m)};break}}return(l,p,d)=>{if(p===null)return;if(typeof p!="object"||Array.isArray(p))throw new I(e,"expected object, got "+D(p));let g=l[t],c=new Set,m=Object.keys(p);for(let h=0;h<m.length;h++){let b=m[h],_=p[b],y=o(b);if(c.has(y))throw new I(e,`duplicate map key "${b}"`);if(c.add(y),_===null&&i)throw new I(e,"map value must not be null");let x=r(_,d);if(x===qe)continue;let N=u(y);if(N!==!0)throw new I(e,`invalid map key: ${K({scalar:n},y,N)}`);if(s!==void 0){let W=s(x);if(W!==!0)throw new I(e,`map entry ${D(y)}: ${K(e,x,W)}`)}U(g,y,a(x))}}}var qe=Symbol();function V0(e){let t=e.values[0].number,n=new Map;for(let o of e.values)n.set(o.jsonName,o.number);for(let o of e.values)n.set(o.name,o.number);return(o,u)=>{if(o===null)return t;switch(typeof o){case"number":if(Number.isInteger(o))return o;break;case"string":{let r=n.get(o);if(r!==void 0)return r;if(u)return qe;break}}throw new Error(`cannot decode ${e} from JSON: ${D(o)}`)}}function $0(e){if(e.open)return ie(f.INT32);let t=e.values;return n=>t.some(o=>o.number===n)}function zr(e){let t=B0(e),n=ie(e.scalar),o=q0(e);return u=>{let r=t(u),s=n(r);if(s!==!0)throw new I(e,K(e,r,s));return o(r)}}function B0(e){switch(e.scalar){case f.DOUBLE:case f.FLOAT:return t=>{if(t==="NaN")return NaN;if(t==="Infinity")return Number.POSITIVE_INFINITY;if(t==="-Infinity")return Number.NEGATIVE_INFINITY;if(typeof t=="number"){if(Number.isNaN(t))throw new I(e,"unexpected NaN number");if(!Number.isFinite(t))throw new I(e,"unexpected infinite number");return t}if(typeof t=="string"){if(t===""||t.trim().length!==t.length)return t;let n=Number(t);return Number.isFinite(n)?n:t}return t};case f.INT32:case f.FIXED32:case f.SFIXED32:case f.SINT32:case f.UINT32:return Zr;case f.BYTES:return t=>{if(typeof t=="string"){if(t==="")return new Uint8Array(0);try{return ke(t)}catch(n){let o=n instanceof Error?n.message:String(n);throw new I(e,o)}}return t};default:return t=>t}}function q0(e){let t=e.fieldKind!=="map"&&e.longAsString;switch(e.scalar){case f.INT64:case f.SFIXED64:case f.SINT64:return t?n=>String(n):n=>typeof n=="string"||typeof n=="number"?T.parse(n):n;case f.FIXED64:case f.UINT64:return t?n=>String(n):n=>typeof n=="string"||typeof n=="number"?T.uParse(n):n;default:return n=>n}}function Cl(e){switch(e){case f.BOOL:return t=>{switch(t){case"true":return!0;case"false":return!1}return t};case f.INT32:case f.FIXED32:case f.UINT32:case f.SFIXED32:case f.SINT32:return Zr;case f.INT64:case f.SINT64:case f.SFIXED64:case f.UINT64:case f.FIXED64:return t=>/^-?0+$/.test(t)?"0":t.replace(/^(-?)0+(?=\d)/,"$1");default:return t=>t}}function Zr(e){if(typeof e=="string"){if(e===""||e.trim().length!==e.length)return e;let t=Number(e);return Number.isNaN(t)?e:t}return e}function Ol(e,t){let n;try{n=JSON.parse(e)}catch(o){let u=o instanceof Error?o.message:String(o);throw new Error(`cannot decode message ${t} from JSON: ${u}`,{cause:o})}return Pl(e,t),n}function Pl(e,t){let n=[],o=!1,u=0;for(;u<e.length;)switch(e[u]){case"{":n.push(new Set),o=!0,u++;break;case"[":n.push(null),o=!1,u++;break;case"}":case"]":n.pop(),o=!1,u++;break;case",":o=n[n.length-1]!=null,u++;break;case":":o=!1,u++;break;case'"':{let r=u++,s=!1;for(;u<e.length;){if(e[u]=="\\"){s=!0,u+=2;continue}if(e[u]=='"')break;u++}let a=u++,i=n[n.length-1];if(o&&i){let l=s?JSON.parse(e.substring(r,a+1)):e.substring(r+1,a);if(i.has(l))throw new Error(`cannot decode message ${t} from JSON: duplicate object key "${l}"`);i.add(l)}o=!1;break}default:u++;break}}function Al(e,t,n){var o;if(t===null||Array.isArray(t)||typeof t!="object")throw new Error(`cannot decode message ${e.$typeName} from JSON: expected object but got ${D(t)}`);if(Object.keys(t).length==0)return;let u=t["@type"];if(typeof u!="string"||u=="")throw new Error(`cannot decode message ${e.$typeName} from JSON: "@type" is empty`);let r=u.includes("/")?u.substring(u.lastIndexOf("/")+1):u;if(!r.length)throw new Error(`cannot decode message ${e.$typeName} from JSON: "@type" is invalid`);let s=(o=n.registry)===null||o===void 0?void 0:o.getMessage(r);if(!s)throw new Error(`cannot decode message ${e.$typeName} from JSON: ${u} is not in the type registry`);let a=O(s);if(Bt(s)&&Object.prototype.hasOwnProperty.call(t,"value"))Be(s)(a,t.value,n);else{let i={};for(let l of Object.keys(t))l!=="@type"&&U(i,l,t[l]);Be(s)(a,i,n)}Ar(s,a,e)}function Ll(e,t){if(typeof t!="string")throw new Error(`cannot decode message ${e.$typeName} from JSON: ${D(t)}`);let n=t.match(/^([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?(?:Z|([+-][0-9][0-9]:[0-9][0-9]))$/);if(!n)throw new Error(`cannot decode message ${e.$typeName} from JSON: invalid RFC 3339 string`);let o=Date.parse(n[1]+"-"+n[2]+"-"+n[3]+"T"+n[4]+":"+n[5]+":"+n[6]+(n[8]?n[8]:"Z"));if(Number.isNaN(o))throw new Error(`cannot decode message ${e.$typeName} from JSON: invalid RFC 3339 string`);if(o<un||o>rn)throw new Error(`cannot decode message ${e.$typeName} from JSON: must be from 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z inclusive`);e.seconds=T.parse(o/1e3),e.nanos=0,n[7]&&(e.nanos=parseInt("1"+n[7]+"0".repeat(9-n[7].length))-1e9)}function Dl(e,t){if(typeof t!="string")throw new Error(`cannot decode message ${e.$typeName} from JSON: ${D(t)}`);let n=t.match(/^(-?[0-9]+)(?:\.([0-9]+))?s/);if(n===null)throw new Error(`cannot decode message ${e.$typeName} from JSON: ${D(t)}`);let o=Number(n[1]);if(o>an||o<sn)throw new Error(`cannot decode message ${e.$typeName} from JSON: ${D(t)}`);if(e.seconds=T.parse(o),typeof n[2]!="string")return;let u=n[2]+"0".repeat(9-n[2].length);e.nanos=parseInt(u),(o<0||Object.is(o,-0))&&(e.nanos=-e.nanos)}function Ml(e,t){if(typeof t!="string")throw new Error(`cannot decode message ${e.$typeName} from JSON: ${D(t)}`);t!==""&&(e.paths=t.split(",").map(n=>{if(n.includes("_"))throw new Error(`cannot decode message ${e.$typeName} from JSON: path names must be lowerCamelCase`);return Xt(n)}))}function Qr(e,t,n){if(typeof t!="object"||t==null||Array.isArray(t))throw new Error(`cannot decode message ${e.$typeName} from JSON ${D(t)}`);let o=Object.keys(t);for(let u=0;u<o.length;u++){let r=o[u],s=O(D0);W0(s,t[r],n),U(e.fields,r,s)}}function W0(e,t,n){if(++n.depth>n.recursionLimit)throw new Error(`cannot decode ${e.$typeName} from JSON: maximum recursion depth of ${n.recursionLimit} reached`);switch(typeof t){case"number":e.kind={case:"numberValue",value:t};break;case"string":e.kind={case:"stringValue",value:t};break;case"boolean":e.kind={case:"boolValue",value:t};break;case"object":if(t===null)e.kind={case:"nullValue",value:on.NULL_VALUE};else if(Array.isArray(t)){let o=O(kr);es(o,t,n),e.kind={case:"listValue",value:o}}else{let o=O(Mr);Qr(o,t,n),e.kind={case:"structValue",value:o}}break;default:throw new Error(`cannot decode message ${e.$typeName} from JSON ${D(t)}`)}return n.depth--,e}function es(e,t,n){if(!Array.isArray(t))throw new Error(`cannot decode message ${e.$typeName} from JSON ${D(t)}`);for(let o=0;o<t.length;o++){let u=O(D0);W0(u,t[o],n),e.values.push(u)}}function H0(e){let t=v[e];return typeof t!="string"?e.toString():t[0].toLowerCase()+t.substring(1).replace(/[A-Z]/g,n=>"_"+n.toLowerCase())}var S=class e extends Error{constructor(t,n=v.Unknown,o,u,r){super(kl(t,n)),this.name="ConnectError",this.isWireError=!1,Object.setPrototypeOf(this,new.target.prototype),this.rawMessage=t,this.code=n,this.metadata=new Headers(o??{}),this.details=u??[],this.cause=r}static from(t,n=v.Unknown){return t instanceof e?t:t instanceof Error?t.name=="AbortError"||t.name=="TimeoutError"?new e(t.message,v.Canceled):new e(t.message,n,void 0,void 0,t):new e(String(t),n,void 0,void 0,t)}static[Symbol.hasInstance](t){return t instanceof Error?Object.getPrototypeOf(t)===e.prototype?!0:t.name==="ConnectError"&&"code"in t&&typeof t.code=="number"&&"metadata"in t&&"details"in t&&Array.isArray(t.details)&&"rawMessage"in t&&typeof t.rawMessage=="string"&&"cause"in t:!1}findDetails(t){let n=t.kind==="message"?{getMessage:u=>u===t.typeName?t:void 0}:t,o=[];for(let u of this.details){if("desc"in u){n.getMessage(u.desc.typeName)&&o.push(O(u.desc,u.value));continue}let r=n.getMessage(u.type);if(r)try{o.push(J(r,u.value))}catch{}}return o}};function kl(e,t){return e.length?`[${H0(t)}] ${e}`:`[${H0(t)}]`}function ts(e,t,n){try{let o=ke(e);return t?J(t,o,n):o}catch(o){throw S.from(o,v.DataLoss)}}function ns(e,t){let n={};for(let o of e.methods){let u=t(o);u!=null&&(n[o.localName]=u)}return n}var pn=1;function os(e,t,n=!1){if(t>e){let o=`message size is larger than configured readMaxBytes ${e}`;throw n&&(o=`message size ${t} is larger than configured readMaxBytes ${e}`),new S(o,v.ResourceExhausted)}}function Gl(e){return new K0(e)}var K0=class{constructor(t){this.readMaxBytes=t,this.header=new Uint8Array(5),this.headerView=new DataView(this.header.buffer),this.buf=[]}get byteLength(){return this.buf.reduce((t,n)=>t+n.byteLength,0)}decode(t){this.buf.push(t);let n=[];for(;;){let o=this.pop();if(!o)break;n.push(o)}return n}pop(){if(!(!this.env&&(this.env=this.head(),!this.env))&&this.cons(this.env.data)){let t=this.env;return this.env=void 0,t}}head(){if(!this.cons(this.header))return;let t=this.headerView.getUint8(0),n=this.headerView.getUint32(1);return os(this.readMaxBytes,n,!0),{flags:t,data:new Uint8Array(n)}}cons(t){let n=t.byteLength;if(this.byteLength<n)return!1;let o=0;for(;o<n;){let u=this.buf.shift();u.byteLength>n-o?(t.set(u.subarray(0,n-o),o),this.buf.unshift(u.subarray(n-o)),o+=n-o):(t.set(u,o),o+=u.byteLength)}return!0}};function fn(e){let t,n=Gl(4294967295);return new ReadableStream({start(){t=e.getReader()},async pull(o){let u=!1;for(;!u;){let r=await t.read();if(r.done)n.byteLength>0&&o.error(new S("protocol error: incomplete envelope",v.InvalidArgument)),o.close();else for(let s of n.decode(r.value))o.enqueue(s),u=!0}}})}function mn(e,t){let n=new Uint8Array(t.length+5);n.set(t,5);let o=new DataView(n.buffer,n.byteOffset,n.byteLength);return o.setUint8(0,e),o.setUint32(1,t.length),n}var Ul=function(e){if(!Symbol.asyncIterator)throw new TypeError("Symbol.asyncIterator is not defined.");var t=e[Symbol.asyncIterator],n;return t?t.call(e):(e=typeof __values=="function"?__values(e):e[Symbol.iterator](),n={},o("next"),o("throw"),o("return"),n[Symbol.asyncIterator]=function(){return this},n);function o(r){n[r]=e[r]&&function(s){return new Promise(function(a,i){s=e[r](s),u(a,i,s.done,s.value)})}}function u(r,s,a,i){Promise.resolve(i).then(function(l){r({value:l,done:a})},s)}},gt=function(e){return this instanceof gt?(this.v=e,this):new gt(e)},Fl=function(e,t,n){if(!Symbol.asyncIterator)throw new TypeError("Symbol.asyncIterator is not defined.");var o=n.apply(e,t||[]),u,r=[];return u=Object.create((typeof AsyncIterator=="function"?AsyncIterator:Object).prototype),a("next"),a("throw"),a("return",s),u[Symbol.asyncIterator]=function(){return this},u;function s(c){return function(m){return Promise.resolve(m).then(c,d)}}function a(c,m){o[c]&&(u[c]=function(h){return new Promise(function(b,_){r.push([c,h,b,_])>1||i(c,h)})},m&&(u[c]=m(u[c])))}function i(c,m){try{l(o[c](m))}catch(h){g(r[0][3],h)}}function l(c){c.value instanceof gt?Promise.resolve(c.value.v).then(p,d):g(r[0][2],c)}function p(c){i("next",c)}function d(c){i("throw",c)}function g(c,m){c(m),r.shift(),r.length&&i(r[0][0],r[0][1])}},Vl=function(e){var t,n;return t={},o("next"),o("throw",function(u){throw u}),o("return"),t[Symbol.iterator]=function(){return this},t;function o(u,r){t[u]=e[u]?function(s){return(n=!n)?{value:gt(e[u](s)),done:!1}:r?r(s):s}:r}};function us(e){return Fl(this,arguments,function*(){yield gt(yield*Vl(Ul(e)))})}var rs=function(e){if(!Symbol.asyncIterator)throw new TypeError("Symbol.asyncIterator is not defined.");var t=e[Symbol.asyncIterator],n;return t?t.call(e):(e=typeof __values=="function"?__values(e):e[Symbol.iterator](),n={},o("next"),o("throw"),o("return"),n[Symbol.asyncIterator]=function(){return this},n);function o(r){n[r]=e[r]&&function(s){return new Promise(function(a,i){s=e[r](s),u(a,i,s.done,s.value)})}}function u(r,s,a,i){Promise.resolve(i).then(function(l){r({value:l,done:a})},s)}},We=function(e){return this instanceof We?(this.v=e,this):new We(e)},$l=function(e){var t,n;return t={},o("next"),o("throw",function(u){throw u}),o("return"),t[Symbol.iterator]=function(){return this},t;function o(u,r){t[u]=e[u]?function(s){return(n=!n)?{value:We(e[u](s)),done:!1}:r?r(s):s}:r}},Bl=function(e,t,n){if(!Symbol.asyncIterator)throw new TypeError("Symbol.asyncIterator is not defined.");var o=n.apply(e,t||[]),u,r=[];return u=Object.create((typeof AsyncIterator=="function"?AsyncIterator:Object).prototype),a("next"),a("throw"),a("return",s),u[Symbol.asyncIterator]=function(){return this},u;function s(c){return function(m){return Promise.resolve(m).then(c,d)}}function a(c,m){o[c]&&(u[c]=function(h){return new Promise(function(b,_){r.push([c,h,b,_])>1||i(c,h)})},m&&(u[c]=m(u[c])))}function i(c,m){try{l(o[c](m))}catch(h){g(r[0][3],h)}}function l(c){c.value instanceof We?Promise.resolve(c.value.v).then(p,d):g(r[0][2],c)}function p(c){i("next",c)}function d(c){i("throw",c)}function g(c,m){c(m),r.shift(),r.length&&i(r[0][0],r[0][1])}};function He(e,t){return ns(e,n=>{switch(n.methodKind){case"unary":return ql(t,n);case"server_streaming":return Wl(t,n);case"client_streaming":return Hl(t,n);case"bidi_streaming":return Kl(t,n);default:return null}})}function ql(e,t){return async(n,o)=>{var u,r;let s=await e.unary(t,o?.signal,o?.timeoutMs,o?.headers,n,o?.contextValues);return(u=o?.onHeader)===null||u===void 0||u.call(o,s.header),(r=o?.onTrailer)===null||r===void 0||r.call(o,s.trailer),s.message}}function Wl(e,t){return(n,o)=>ss(e.stream(t,o?.signal,o?.timeoutMs,o?.headers,us([n]),o?.contextValues),o)}function Hl(e,t){return async(n,o)=>{var u,r,s,a,i,l;let p=await e.stream(t,o?.signal,o?.timeoutMs,o?.headers,n,o?.contextValues);(i=o?.onHeader)===null||i===void 0||i.call(o,p.header);let d,g=0;try{for(var c=!0,m=rs(p.message),h;h=await m.next(),u=h.done,!u;c=!0)a=h.value,c=!1,d=a,g++}catch(b){r={error:b}}finally{try{!c&&!u&&(s=m.return)&&await s.call(m)}finally{if(r)throw r.error}}if(!d)throw new S("protocol error: missing response message",v.Unimplemented);if(g>1)throw new S("protocol error: received extra messages for client streaming method",v.Unimplemented);return(l=o?.onTrailer)===null||l===void 0||l.call(o,p.trailer),d}}function Kl(e,t){return(n,o)=>ss(e.stream(t,o?.signal,o?.timeoutMs,o?.headers,n,o?.contextValues),o)}function ss(e,t){let n=(function(){return Bl(this,arguments,function*(){var o,u;let r=yield We(e);(o=t?.onHeader)===null||o===void 0||o.call(t,r.header),yield We(yield*$l(rs(r.message))),(u=t?.onTrailer)===null||u===void 0||u.call(t,r.trailer)})})()[Symbol.asyncIterator]();return{[Symbol.asyncIterator]:()=>({next:()=>n.next()})}}function as(...e){let t=new AbortController,n=e.filter(u=>u!==void 0).concat(t.signal);for(let u of n){if(u.aborted){o.apply(u);break}u.addEventListener("abort",o)}function o(){t.signal.aborted||t.abort(dn(this));for(let u of n)u.removeEventListener("abort",o)}return t}function is(e){let t=new AbortController,n=()=>{t.abort(new S("the operation timed out",v.DeadlineExceeded))},o;return e!==void 0&&(e<=0?n():o=setTimeout(n,e)),{signal:t.signal,cleanup:()=>clearTimeout(o)}}function dn(e){if(!e.aborted)return;if(e.reason!==void 0)return e.reason;let t=new Error("This operation was aborted");return t.name="AbortError",t}function gn(){return{get(e){return e.id in this?this[e.id]:e.defaultValue},set(e,t){return this[e.id]=t,this},delete(e){return delete this[e.id],this}}}function bn(e){let t=new Headers,n=new TextDecoder().decode(e).split(`\r
+`);for(let o of n){if(o==="")continue;let u=o.indexOf(":");if(u>0){let r=o.substring(0,u).trim(),s=o.substring(u+1).trim();t.append(r,s)}}return t}var Y0="Content-Type";var j0="Grpc-Timeout",z="Grpc-Status",bt="Grpc-Message";var J0="Grpc-Status-Details-Bin";var hn="User-Agent";var X0="X-User-Agent",cs="X-Grpc-Web";var ps="application/grpc-web+proto",fs="application/grpc-web+json";function be(e,t,...n){if(n.length>0)throw new Error;return e.services[t]}var jl=w("CgxzdGF0dXMucHJvdG8SCmdvb2dsZS5ycGMiTgoGU3RhdHVzEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCRIlCgdkZXRhaWxzGAMgAygLMhQuZ29vZ2xlLnByb3RvYnVmLkFueUJeCg5jb20uZ29vZ2xlLnJwY0ILU3RhdHVzUHJvdG9QAVo3Z29vZ2xlLmdvbGFuZy5vcmcvZ2VucHJvdG8vZ29vZ2xlYXBpcy9ycGMvc3RhdHVzO3N0YXR1c6ICA1JQQ2IGcHJvdG8z",[A0]),ms=A(jl,0);var ds="0";function _n(e){var t;let n=e.get(J0);if(n!=null){let u=ts(n,ms);if(u.code==0)return;let r=new S(u.message,u.code,e);return r.details=u.details.map(s=>({type:s.typeUrl.substring(s.typeUrl.lastIndexOf("/")+1),value:s.value})),r.isWireError=!0,r}let o=e.get(z);if(o!=null){if(o===ds)return;let u=parseInt(o,10),r;return u in v?r=new S(decodeURIComponent((t=e.get(bt))!==null&&t!==void 0?t:""),u,e):r=new S(`invalid grpc-status: ${o}`,v.Internal,e),r.isWireError=!0,r}}function vn(e,t){return e.toString().replace(/\/?$/,`/${t.parent.typeName}/${t.name}`)}function z0(e,t){return O(e,t)}function gs(e,t){function n(o){return o.done===!0?o:{done:o.done,value:z0(e,o.value)}}return{[Symbol.asyncIterator](){let o=t[Symbol.asyncIterator](),u={next:()=>o.next().then(n)};return o.throw!==void 0&&(u.throw=r=>o.throw(r).then(n)),o.return!==void 0&&(u.return=r=>o.return(r).then(n)),u}}}function Z0(e,t){if(!t)return e;for(let n of t.concat().reverse())e=n(e);return e}function _s(e){var t;let n=Object.assign({},e);return(t=n.ignoreUnknownFields)!==null&&t!==void 0||(n.ignoreUnknownFields=!0),n}function yn(e,t,n,o){let u=t?bs(e.input,o):hs(e.input,n);return{parse:(t?bs(e.output,o):hs(e.output,n)).parse,serialize:u.serialize}}function bs(e,t){return{parse(n){try{return J(e,n,t)}catch(o){let u=o instanceof Error?o.message:String(o);throw new S(`parse binary: ${u}`,v.Internal)}},serialize(n){try{return Fe(e,n,t)}catch(o){let u=o instanceof Error?o.message:String(o);throw new S(`serialize binary: ${u}`,v.Internal)}}}}function hs(e,t){var n,o;let u=(n=t?.textEncoder)!==null&&n!==void 0?n:new TextEncoder,r=(o=t?.textDecoder)!==null&&o!==void 0?o:new TextDecoder,s=_s(t);return{parse(a){try{let i=r.decode(a);return Jr(e,i,s)}catch(i){throw S.from(i,v.InvalidArgument)}},serialize(a){try{let i=Br(e,a,s);return u.encode(i)}catch(i){throw S.from(i,v.Internal)}}}}function Q0(e){let t=Z0(e.next,e.interceptors),[n,o,u]=vs(e),r=Object.assign(Object.assign({},e.req),{message:z0(e.req.method.input,e.req.message),signal:n});return t(r).then(s=>(u(),s),o)}function eo(e){let t=Z0(e.next,e.interceptors),[n,o,u]=vs(e),r=Object.assign(Object.assign({},e.req),{message:gs(e.req.method.input,e.req.message),signal:n}),s=!1;return n.addEventListener("abort",function(){var a,i;let l=e.req.message[Symbol.asyncIterator]();s||(a=l.throw)===null||a===void 0||a.call(l,this.reason).catch(()=>{}),(i=l.return)===null||i===void 0||i.call(l).catch(()=>{})}),t(r).then(a=>Object.assign(Object.assign({},a),{message:{[Symbol.asyncIterator](){let i=a.message[Symbol.asyncIterator]();return{next(){return!s&&n.aborted?o(dn(n)):i.next().then(l=>(l.done==!0&&(s=!0,u()),l),o)}}}}}),o)}function vs(e){let{signal:t,cleanup:n}=is(e.timeoutMs),o=as(e.signal,t);return[o.signal,function(r){let s=o.signal.aborted?S.from(dn(o.signal),v.Canceled):S.from(r);return o.abort(s),n(),Promise.reject(s)},function(){n(),o.abort()}]}function ys(){try{new Headers}catch{throw new Error("connect-web requires the fetch API. Are you running on an old version of Node.js? Node.js is not supported in Connect for Web - please stay tuned for Connect for Node.")}}function ht(e,t){let n=_n(e);if(n)throw t.forEach((o,u)=>{n.metadata.append(u,o)}),n;if(!t.has(z)&&!e.has(z))throw new S("protocol error: missing status",v.Internal)}function En(e,t,n,o){var u,r;let s=new Headers(n??{});s.set(Y0,e?ps:fs),s.set(cs,"1");let a=(r=(u=s.get(hn))!==null&&u!==void 0?u:s.get(X0))!==null&&r!==void 0?r:"connect-es/2.2.0";return s.set(X0,a),o&&s.set(hn,a),t!==void 0&&s.set(j0,`${t}m`),s}function Es(e){switch(e){case 400:return v.Internal;case 401:return v.Unauthenticated;case 403:return v.PermissionDenied;case 404:return v.Unimplemented;case 429:return v.Unavailable;case 502:return v.Unavailable;case 503:return v.Unavailable;case 504:return v.Unavailable;default:return v.Unknown}}function Sn(e,t){var n;if(e>=200&&e<300)return{foundStatus:t.has(z),headerError:_n(t)};throw new S(decodeURIComponent((n=t.get(bt))!==null&&n!==void 0?n:`HTTP ${e}`),Es(e),t)}var Ie=function(e){return this instanceof Ie?(this.v=e,this):new Ie(e)},Jl=function(e,t,n){if(!Symbol.asyncIterator)throw new TypeError("Symbol.asyncIterator is not defined.");var o=n.apply(e,t||[]),u,r=[];return u=Object.create((typeof AsyncIterator=="function"?AsyncIterator:Object).prototype),a("next"),a("throw"),a("return",s),u[Symbol.asyncIterator]=function(){return this},u;function s(c){return function(m){return Promise.resolve(m).then(c,d)}}function a(c,m){o[c]&&(u[c]=function(h){return new Promise(function(b,_){r.push([c,h,b,_])>1||i(c,h)})},m&&(u[c]=m(u[c])))}function i(c,m){try{l(o[c](m))}catch(h){g(r[0][3],h)}}function l(c){c.value instanceof Ie?Promise.resolve(c.value.v).then(p,d):g(r[0][2],c)}function p(c){i("next",c)}function d(c){i("throw",c)}function g(c,m){c(m),r.shift(),r.length&&i(r[0][0],r[0][1])}},Ss={redirect:"error"};function to(e){var t;ys();let n=(t=e.useBinaryFormat)!==null&&t!==void 0?t:!0;return{async unary(o,u,r,s,a,i){let{serialize:l,parse:p}=yn(o,n,e.jsonOptions,e.binaryOptions);return r=r===void 0?e.defaultTimeoutMs:r<=0?void 0:r,await Q0({interceptors:e.interceptors,signal:u,timeoutMs:r,req:{stream:!1,service:o.parent,method:o,requestMethod:"POST",url:vn(e.baseUrl,o),header:En(n,r,s,!1),contextValues:i??gn(),message:a},next:async d=>{var g;let m=await((g=e.fetch)!==null&&g!==void 0?g:globalThis.fetch)(d.url,Object.assign(Object.assign({},Ss),{method:d.requestMethod,headers:d.header,signal:d.signal,body:mn(0,l(d.message))})),{headerError:h}=Sn(m.status,m.headers);if(!m.body)throw h!==void 0?h:"missing response body";let b=fn(m.body).getReader(),_,y;for(;;){let x=await b.read();if(x.done)break;let{flags:N,data:W}=x.value;if((N&pn)===pn)throw new S("protocol error: received unsupported compressed output",v.Internal);if(N===128){if(_!==void 0)throw"extra trailer";_=bn(W);continue}if(y!==void 0)throw new S("extra message",v.Unimplemented);y=p(W)}if(_===void 0)throw h!==void 0?h:new S("missing trailer",m.headers.has(z)?v.Unimplemented:v.Unknown);if(ht(_,m.headers),y===void 0)throw new S("missing message",_.has(z)?v.Unimplemented:v.Unknown);return{stream:!1,service:o.parent,method:o,header:m.headers,message:y,trailer:_}}})},async stream(o,u,r,s,a,i){let{serialize:l,parse:p}=yn(o,n,e.jsonOptions,e.binaryOptions);function d(c,m,h,b,_){return Jl(this,arguments,function*(){let x=fn(c).getReader();if(m){if(!(yield Ie(x.read())).done)throw"extra data for trailers-only";return yield Ie(void 0)}let N=!1;for(;;){let W=yield Ie(x.read());if(W.done)break;let{flags:Tt,data:_e}=W.value;if((Tt&128)===128){if(N)throw"extra trailer";N=!0;let ee=bn(_e);ht(ee,b),ee.forEach((It,te)=>h.set(te,It));continue}if(N)throw"extra message";yield yield Ie(p(_e))}if("throwIfAborted"in _&&_.throwIfAborted(),!N)throw"missing trailer"})}async function g(c){if(o.methodKind!="server_streaming")throw"The fetch API does not support streaming request bodies";let m=await c[Symbol.asyncIterator]().next();if(m.done==!0)throw"missing request message";return mn(0,l(m.value))}return r=r===void 0?e.defaultTimeoutMs:r<=0?void 0:r,eo({interceptors:e.interceptors,signal:u,timeoutMs:r,req:{stream:!0,service:o.parent,method:o,requestMethod:"POST",url:vn(e.baseUrl,o),header:En(n,r,s,!1),contextValues:i??gn(),message:a},next:async c=>{var m;let b=await((m=e.fetch)!==null&&m!==void 0?m:globalThis.fetch)(c.url,Object.assign(Object.assign({},Ss),{method:c.requestMethod,headers:c.header,signal:c.signal,body:await g(c.message)})),{foundStatus:_,headerError:y}=Sn(b.status,b.headers);if(y!=null)throw y;if(!b.body)throw"missing response body";let x=new Headers;return Object.assign(Object.assign({},c),{header:b.headers,trailer:x,message:d(b.body,_,x,b.headers,c.signal)})}})}}}var Z=w(btoa(`
+toolgate/v1/prompt.proto\vtoolgate.v1"d
+PermissionRule
+
+permission (	
+\x07pattern (	-
+action (2.toolgate.v1.PermissionAction"ë
+PromptResolution-
+\bdecision (2\x1B.toolgate.v1.PromptDecision
+\x07message (	0
+\fresolve_time (\v2.google.protobuf.Timestamp
+\vresolved_by (	
+because_of_prompt_id (	
+withdrawn_because (	,
+\x07answers\x07 (\v2\x1B.toolgate.v1.QuestionAnswer&
+scope\b (\v2.toolgate.v1.GrantScope
+always_patterns	 (	
+
+input_json
+ (	
+\finput_digest\v (	"w
+
+GrantScope&
+reach (2.toolgate.v1.GrantReach/
+\vexpire_time (\v2.google.protobuf.Timestamp
+\bmax_uses (" 
+QuestionAnswer
+values (	"
+PermissionRequest
+
+permission (	
+\bpatterns (	
+always (	\r
+title (	)
+\bmetadata (\v2.google.protobuf.Struct)
+rule (\v2\x1B.toolgate.v1.PermissionRule*
+parts\x07 (\v2\x1B.toolgate.v1.PermissionPart+
+ahead\b (\v2.toolgate.v1.PermissionAhead"7
+PermissionAhead
+
+permission (	
+\bpatterns (	";
+QuestionRequest(
+	questions (\v2.toolgate.v1.Question"|
+\bQuestion
+\bquestion (	
+header (	,
+\x07options (\v2\x1B.toolgate.v1.QuestionOption
+\bmultiple (\b
+custom (\b"4
+QuestionOption\r
+label (	
+\vdescription (	"Þ
+PermissionPart\f
+text (	
+	arguments (	
+\bpatterns (	
+always (	\r
+paths (	
+\x07unclear (	-
+action\x07 (2.toolgate.v1.PermissionAction)
+rule\b (\v2\x1B.toolgate.v1.PermissionRule
+\x07granted	 (\b"¹
+Prompt
+	prompt_id (	
+\x07call_id (	
+
+session_id (	
+	workspace (	\r
+agent (	\f
+tool (	
+	requester\x07 (	/
+\vcreate_time\b (\v2.google.protobuf.Timestamp/
+\vexpire_time	 (\v2.google.protobuf.Timestamp'
+state
+ (2.toolgate.v1.PromptState
+\finput_digest\v (	4
+
+permission\f (\v2.toolgate.v1.PermissionRequestH\01
+	questions (\v2.toolgate.v1.QuestionRequestH\01
+
+resolution\r (\v2.toolgate.v1.PromptResolution
+\fon_behalf_of (	.
+	approvals (\v2\x1B.toolgate.v1.PromptApproval
+\beditable (\b
+
+input_json (	
+	directory (	9
+\venvironment (\v2$.toolgate.v1.Prompt.EnvironmentEntry2
+EnvironmentEntry\v
+key (	\r
+value (	:8B	
+\x07request"
+PromptApproval
+	principal (	
+\vapproved_by (	-
+\bdecision (2\x1B.toolgate.v1.PromptDecision0
+\fapprove_time (\v2.google.protobuf.Timestamp"Ô
+Grant
+\bgrant_id (	
+	workspace (	
+
+permission (	
+\x07pattern (	/
+\vcreate_time (\v2.google.protobuf.Timestamp
+	prompt_id (	&
+scope\x07 (\v2.toolgate.v1.GrantScope
+
+session_id\b (	
+\fprompt_title	 (	
+
+granted_by
+ (	
+	use_count\v (1
+\rlast_use_time\f (\v2.google.protobuf.Timestamp
+	approvers\r (	*
+PermissionAction!
+PERMISSION_ACTION_UNSPECIFIED\0\x1B
+PERMISSION_ACTION_ALLOW
+PERMISSION_ACTION_ASK
+PERMISSION_ACTION_DENY*
+\vPromptState
+PROMPT_STATE_UNSPECIFIED\0
+PROMPT_STATE_OPEN
+PROMPT_STATE_RESOLVED
+PROMPT_STATE_EXPIRED
+PROMPT_STATE_WITHDRAWN*¼
+PromptDecision
+\x1BPROMPT_DECISION_UNSPECIFIED\0
+PROMPT_DECISION_ONCE
+PROMPT_DECISION_ALWAYS
+PROMPT_DECISION_REJECT
+PROMPT_DECISION_ANSWER\x1B
+PROMPT_DECISION_INSTEAD*r
+
+GrantReach\x1B
+GRANT_REACH_UNSPECIFIED\0
+GRANT_REACH_RUN
+GRANT_REACH_SESSION
+GRANT_REACH_WORKSPACEB
+io.toolgate.v1B\vPromptProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[X,q]);var Tg=A(Z,2);var Xl=(r=>(r[r.UNSPECIFIED=0]="UNSPECIFIED",r[r.OPEN=1]="OPEN",r[r.RESOLVED=2]="RESOLVED",r[r.EXPIRED=3]="EXPIRED",r[r.WITHDRAWN=4]="WITHDRAWN",r))(Xl||{});var Ns=(s=>(s[s.UNSPECIFIED=0]="UNSPECIFIED",s[s.ONCE=1]="ONCE",s[s.ALWAYS=2]="ALWAYS",s[s.REJECT=3]="REJECT",s[s.ANSWER=4]="ANSWER",s[s.INSTEAD=5]="INSTEAD",s))(Ns||{});var Tn=w(btoa(`
+toolgate/v1/result.proto\vtoolgate.v1"
+\rCommandResult
+	exit_code (H\0
+signal (
+	timed_out (\b
+processes_left (
+background_call_id (	B\f
+
+_exit_code"5
+\vFilesResult&
+files (\v2.toolgate.v1.FileResult"
+
+FileResult\f
+path (	'
+action (2.toolgate.v1.FileAction
+\bmoved_to (	
+\vadded_lines (
+\rremoved_lines (
+diff (	H\0B\x07
+_diff"R
+\fSearchResult
+\x07matches (H\0\r
+files (
+	truncated (\bB
+
+\b_matches"
+
+ReadResult\f
+path (	#
+kind (2.toolgate.v1.ReadKind\r
+first (\r
+shown (\r
+total (
+	truncated (\b"R
+\vFetchResult\v
+url (	
+status (
+
+media_type (	
+
+size_bytes ("M
+ChildrenResult'
+calls (\v2.toolgate.v1.ChildResult
+
+session_id (	"?
+\vChildResult\f
+tool (	
+\x07call_id (	
+	succeeded (\b*«
+\vCallOutcome
+CALL_OUTCOME_UNSPECIFIED\0
+CALL_OUTCOME_OK
+CALL_OUTCOME_NON_ZERO
+CALL_OUTCOME_TIMED_OUT
+CALL_OUTCOME_PARTIAL
+CALL_OUTCOME_INVALID*
+
+FileAction\x1B
+FILE_ACTION_UNSPECIFIED\0
+FILE_ACTION_ADDED
+FILE_ACTION_MODIFIED
+FILE_ACTION_DELETED
+FILE_ACTION_MOVED*d
+\bReadKind
+READ_KIND_UNSPECIFIED\0
+READ_KIND_TEXT
+READ_KIND_FOLDER
+READ_KIND_MEDIAB
+io.toolgate.v1B\vResultProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`));var In=w(btoa(`
+toolgate/v1/terminal.proto\vtoolgate.v1"-
+\fTerminalSize
+\x07columns (\f
+rows ("Q
+ResizeTerminalRequest
+\x07call_id (	'
+size (\v2.toolgate.v1.TerminalSize"
+ResizeTerminalResponse"I
+SignalCallRequest
+\x07call_id (	#
+signal (2.toolgate.v1.Signal"
+SignalCallResponse"%
+GetTerminalRequest
+\x07call_id (	"Ð
+GetTerminalResponse'
+size (\v2.toolgate.v1.TerminalSize
+\bcontents (\f
+\rcursor_column (
+
+cursor_row (
+cursor_visible (\b\r
+title (	
+\routput_offset\x07 (
+\rlast_sequence\b (*
+Signal
+SIGNAL_UNSPECIFIED\0
+
+SIGNAL_INT
+\vSIGNAL_TERM
+
+SIGNAL_HUP
+\vSIGNAL_QUIT
+\vSIGNAL_USR1
+\vSIGNAL_USR2B
+io.toolgate.v1B\rTerminalProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`));var Ke=w(btoa(`
+toolgate/v1/call.proto\vtoolgate.v1"B
+\bModelRef
+\vprovider_id (	
+\bmodel_id (	
+\x07package (	"
+ToolDefinition\f
+name (	
+\vdescription (	
+input_schema_json (	'
+source (2.toolgate.v1.ToolSource(
+\x07effects (2.toolgate.v1.ToolEffect
+\vpermissions (	
+\fexperimental\x07 (\b\r
+title\b (	'
+claims	 (\v2.toolgate.v1.ToolClaims"È
+
+ToolClaims
+output_schema_json (	
+	read_only (\bH\0
+\vdestructive (\bH
+
+idempotent (\bH
+
+open_world (\bHB\f
+
+_read_onlyB
+\f_destructiveB\r
+\v_idempotentB\r
+\v_open_world"
+\vCallContext
+	workspace (	
+
+session_id (	
+
+message_id (	\r
+agent (	$
+model (\v2.toolgate.v1.ModelRef
+\vclient_kind (	
+\vclient_name\x07 (	
+parent_call_id\b (	&
+extra	 (\v2.google.protobuf.Struct
+
+client_ids
+ (	
+	directory\v (	>
+\venvironment\f (\v2).toolgate.v1.CallContext.EnvironmentEntry2
+EnvironmentEntry\v
+key (	\r
+value (	:8"¥
+	CallStart)
+\x07context (\v2.toolgate.v1.CallContext
+\x07call_id (	+
+
+unattended (2.toolgate.v1.Unattended/
+\fwait_timeout (\v2.google.protobuf.Duration"m
+
+Attachment
+\rattachment_id (	\f
+mime (	
+\bfilename (	
+data (\fH\0\r
+url (	H\0B	
+\x07content"j
+
+Truncation
+	truncated (\b
+	output_id (	\f
+path (	
+\vtotal_bytes (
+\vtotal_lines ("
+Timing)
+queued (\v2.google.protobuf.Duration)
+waited (\v2.google.protobuf.Duration&
+ran (\v2.google.protobuf.Duration"Ê
+	Resources,
+	user_time (\v2.google.protobuf.Duration.
+\vsystem_time (\v2.google.protobuf.Duration
+peak_memory_bytes (H\0
+
+read_bytes (
+\rwritten_bytes (B
+_peak_memory_bytes"\x07
+Call
+\x07call_id (	)
+\x07context (\v2.toolgate.v1.CallContext\f
+tool (	
+requested_tool (	
+
+input_json (	
+\finput_digest (	%
+state\x07 (2.toolgate.v1.CallState/
+\vcreate_time\b (\v2.google.protobuf.Timestamp.
+
+start_time	 (\v2.google.protobuf.Timestamp,
+\bend_time
+ (\v2.google.protobuf.Timestamp
+\rlast_sequence\v (\r
+title\f (	
+\x07summary (	
+waiting_prompt_id\r (	/
+	completed (\v2.toolgate.v1.CallCompletedH\0)
+failed (\v2.toolgate.v1.CallFailedH\0(
+\x07changes (\v2.toolgate.v1.FileChange
+\raccepts_input (\b
+next_input_offset (<
+background_processes (\v2.toolgate.v1.BackgroundProcess
+	requester (	\x1B
+original_input_json (	
+original_input_digest (	
+\vwaiting_for (	)
+	resources (\v2.toolgate.v1.Resources+
+\bterminal (\v2.toolgate.v1.TerminalSize-
+	listening\x1B (\v2.toolgate.v1.ListeningPortB\b
+ending"L
+\rListeningPort\f
+port (
+\x07address (	\v
+pid (
+\x07command (	"1
+BackgroundProcess\v
+pid (
+\x07command (	"m
+
+FileChange\f
+path (	(
+before (\v2.toolgate.v1.FileVersion'
+after (\v2.toolgate.v1.FileVersion"M
+\vFileVersion
+sha256 (	
+
+size_bytes (
+mode (\rH\0B\x07
+_mode"®
+	CallEvent
+\x07call_id (	
+\bsequence (.
+
+event_time (\v2.google.protobuf.Timestamp+
+\x07pending (\v2.toolgate.v1.CallPendingH\0+
+\x07running (\v2.toolgate.v1.CallRunningH\0-
+\bmetadata (\v2.toolgate.v1.CallMetadataH\0)
+output\x07 (\v2.toolgate.v1.CallOutputH\0+
+\x07waiting\b (\v2.toolgate.v1.CallWaitingH\0+
+\x07resumed	 (\v2.toolgate.v1.CallResumedH\0+
+\x07warning
+ (\v2.toolgate.v1.CallWarningH\0/
+	heartbeat\v (\v2.toolgate.v1.CallHeartbeatH\0#
+gap\f (\v2.toolgate.v1.CallGapH\0/
+	completed\r (\v2.toolgate.v1.CallCompletedH\0)
+failed (\v2.toolgate.v1.CallFailedH\0'
+child (\v2.toolgate.v1.CallChildH\0/
+	listening (\v2.toolgate.v1.CallListeningH\0B\x07
+event"|
+\vCallPending\f
+tool (	
+requested_tool (	\r
+title (	
+\x07summary (	'
+queued (\v2.toolgate.v1.CallQueued"*
+
+CallQueued\r
+limit (	\r
+ahead ("F
+\vCallRunning
+
+input_json (	
+\finput_digest (	\r
+title (	"W
+\fCallMetadata
+title (	H\0)
+\bmetadata (\v2.google.protobuf.StructB\b
+_title"=
+
+CallOutput
+	output_id (	
+offset (\f
+data (\f"E
+\vCallWaiting#
+prompt (\v2.toolgate.v1.Prompt
+	approvers ("|
+\vCallResumed
+	prompt_id (	'
+state (2.toolgate.v1.PromptState1
+
+resolution (\v2.toolgate.v1.PromptResolution"*
+	CallChild
+\x07call_id (	\f
+tool (	":
+\rCallListening)
+ports (\v2.toolgate.v1.ListeningPort"C
+\vCallWarning&
+kind (2.toolgate.v1.WarningKind\f
+text (	"
+\rCallHeartbeat
+\rlast_sequence (%
+state (2.toolgate.v1.CallState*
+\x07elapsed (\v2.google.protobuf.Duration
+\bdraining (\b"N
+\x07CallGap
+first_sequence (
+\rlast_sequence (
+\foutput_bytes ("
+\rCallCompleted\r
+title (	
+output (	)
+\bmetadata (\v2.google.protobuf.Struct,
+\vattachments (\v2.toolgate.v1.Attachment+
+
+truncation (\v2.toolgate.v1.Truncation#
+timing (\v2.toolgate.v1.Timing)
+\x07outcome\x07 (2.toolgate.v1.CallOutcome-
+\x07command\b (\v2.toolgate.v1.CommandResultH\0)
+files	 (\v2.toolgate.v1.FilesResultH\0+
+search
+ (\v2.toolgate.v1.SearchResultH\0'
+read\v (\v2.toolgate.v1.ReadResultH\0)
+fetch\f (\v2.toolgate.v1.FetchResultH\0/
+\bchildren\r (\v2\x1B.toolgate.v1.ChildrenResultH\0B\b
+result"
+
+CallFailed*
+reason (2.toolgate.v1.FailureReason\r
+error (	\r
+title (	)
+\bmetadata (\v2.google.protobuf.Struct,
+\vattachments (\v2.toolgate.v1.Attachment+
+
+truncation (\v2.toolgate.v1.Truncation#
+timing\x07 (\v2.toolgate.v1.Timing*
+
+ToolSource\x1B
+TOOL_SOURCE_UNSPECIFIED\0
+TOOL_SOURCE_BUILTIN
+TOOL_SOURCE_CUSTOM
+TOOL_SOURCE_PLUGIN
+TOOL_SOURCE_MCP
+TOOL_SOURCE_HOSTED*«
+
+ToolEffect\x1B
+TOOL_EFFECT_UNSPECIFIED\0
+TOOL_EFFECT_READS
+TOOL_EFFECT_WRITES
+TOOL_EFFECT_RUNS_PROGRAMS
+TOOL_EFFECT_NETWORK
+TOOL_EFFECT_ASKS_USER*T
+
+Unattended
+UNATTENDED_UNSPECIFIED\0
+UNATTENDED_REFUSE
+UNATTENDED_WAIT*_
+\fOnDisconnect
+ON_DISCONNECT_UNSPECIFIED\0
+ON_DISCONNECT_CANCEL
+ON_DISCONNECT_KEEP*k
+
+OutputMode\x1B
+OUTPUT_MODE_UNSPECIFIED\0
+OUTPUT_MODE_FULL
+OUTPUT_MODE_TAIL
+OUTPUT_MODE_NONE* 
+	CallState
+CALL_STATE_UNSPECIFIED\0
+CALL_STATE_PENDING
+CALL_STATE_RUNNING
+CALL_STATE_WAITING
+CALL_STATE_COMPLETED
+CALL_STATE_FAILED*
+\rFailureReason
+FAILURE_REASON_UNSPECIFIED\0$
+ FAILURE_REASON_INVALID_ARGUMENTS
+FAILURE_REASON_DENIED\x1B
+FAILURE_REASON_REJECTED!
+FAILURE_REASON_PROMPT_EXPIRED
+FAILURE_REASON_CANCELLED
+FAILURE_REASON_TIMED_OUT
+FAILURE_REASON_TOOL_ERROR\x07
+FAILURE_REASON_DOOM_LOOP\b
+FAILURE_REASON_QUOTA	
+FAILURE_REASON_DRAINED
+
+FAILURE_REASON_LOST\v\x1B
+FAILURE_REASON_INTERNAL\f*Ä
+\vWarningKind
+WARNING_KIND_UNSPECIFIED\0
+WARNING_KIND_LOSSY
+WARNING_KIND_NO_UNDO%
+!WARNING_KIND_ATTACHMENTS_LEFT_OUT
+WARNING_KIND_SURVIVORS"
+WARNING_KIND_METADATA_LEFT_OUTB
+io.toolgate.v1B	CallProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[Ue,X,q,Z,Tn,In]);var xn=(c=>(c[c.UNSPECIFIED=0]="UNSPECIFIED",c[c.INVALID_ARGUMENTS=1]="INVALID_ARGUMENTS",c[c.DENIED=2]="DENIED",c[c.REJECTED=3]="REJECTED",c[c.PROMPT_EXPIRED=4]="PROMPT_EXPIRED",c[c.CANCELLED=5]="CANCELLED",c[c.TIMED_OUT=6]="TIMED_OUT",c[c.TOOL_ERROR=7]="TOOL_ERROR",c[c.DOOM_LOOP=8]="DOOM_LOOP",c[c.QUOTA=9]="QUOTA",c[c.DRAINED=10]="DRAINED",c[c.LOST=11]="LOST",c[c.INTERNAL=12]="INTERNAL",c))(xn||{});var he=w(btoa(`
+toolgate/v1/options.proto\vtoolgate.v1*
+Scope
+SCOPE_UNSPECIFIED\0
+SCOPE_CALLS_EXECUTE
+SCOPE_CALLS_READ
+SCOPE_PROMPTS_REPLY
+SCOPE_TOOLS_HOST
+SCOPE_OUTPUTS_READ
+\vSCOPE_ADMIN
+SCOPE_TOOLS_HOOK\x07
+SCOPE_FILES_READ\b
+SCOPE_FILES_WRITE	\x1B
+SCOPE_WORKSPACES_MANAGE
+
+SCOPE_PORTS_CONNECT\v:K
+scopes.google.protobuf.MethodOptionsÞ
+ (2.toolgate.v1.ScopeRscopesB
+io.toolgate.v1B\fOptionsProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[C0]);var zl=w(btoa(`
+toolgate/v1/info_service.proto\vtoolgate.v1"
+GetServerInfoRequest"
+GetServerInfoResponse
+\x07version (	
+\fapi_revision\v (&
+\bfeatures\f (2.toolgate.v1.Feature
+\vinstance_id (	.
+
+start_time (\v2.google.protobuf.Timestamp#
+limits (\v2.toolgate.v1.Limits.
+
+workspaces (\v2.toolgate.v1.WorkspaceInfo%
+\x07sandbox (2.toolgate.v1.Sandbox
+\rrunning_calls\x07 (.
+\fsandbox_info\b (\v2.toolgate.v1.SandboxInfo
+\fqueued_calls	 (
+\bwarnings
+ (	"Ë
+\vSandboxInfo'
+	available (2.toolgate.v1.Sandbox
+landlock_version (
+\x07missing (	&
+mode (2.toolgate.v1.SandboxMode.
+\x07network (2.toolgate.v1.PermissionAction
+\brequired (\b"\b
+Limits
+max_running_calls (
+max_input_bytes (
+max_output_bytes (
+max_message_bytes (
+truncate_lines (
+truncate_bytes (,
+	heartbeat\x07 (\v2.google.protobuf.Duration1
+prompt_timeout\b (\v2.google.protobuf.Duration3
+output_retention	 (\v2.google.protobuf.Duration1
+call_retention
+ (\v2.google.protobuf.Duration,
+max_running_calls_per_workspace\v (H\0*
+max_running_calls_per_session\f (H,
+max_running_calls_per_principal\r (H
+max_queued_calls (
+max_queued_bytes ($
+max_requests_per_second (H
+max_request_burst (H
+\vmax_streams (&
+max_streams_per_principal (H"
+max_streams_per_connection (
+max_open_prompts ()
+max_open_prompts_per_session (H
+max_workspaces (B"
+ _max_running_calls_per_workspaceB 
+_max_running_calls_per_sessionB"
+ _max_running_calls_per_principalB
+_max_requests_per_secondB
+_max_request_burstB
+_max_streams_per_principalB
+_max_open_prompts_per_session"Ô
+\rWorkspaceInfo\f
+name (	
+	directory (	
+\bworktree (	&
+agents (\v2.toolgate.v1.AgentInfo
+\x07trusted (\b1
+\ftool_sources (\v2\x1B.toolgate.v1.ToolSourceInfo9
+language_servers\x07 (\v2.toolgate.v1.LanguageServerInfo
+\bwarnings\b (	
+\x07problem	 (	-
+	open_time
+ (\v2.google.protobuf.Timestamp
+	opened_by\v (	*
+usage\f (\v2\x1B.toolgate.v1.WorkspaceUsage*
+state\r (2\x1B.toolgate.v1.WorkspaceState,
+source (\v2.toolgate.v1.WorkspaceSource"°
+WorkspaceSource)
+empty (\v2.toolgate.v1.EmptySourceH\0
+\btemplate (	H\0%
+git (\v2.toolgate.v1.GitSourceH\0-
+\x07archive (\v2.toolgate.v1.ArchiveSourceH\0B\b
+source"\r
+\vEmptySource"+
+	GitSource\v
+url (	
+	reference (	"
+\rArchiveSource\v
+url (	"®
+WorkspaceUsage
+\rrunning_calls (
+	processes (
+\fmemory_bytes (,
+	user_time (\v2.google.protobuf.Duration.
+\vsystem_time (\v2.google.protobuf.Duration"S
+LanguageServerInfo
+
+id (	
+\x07program (	
+\x07problem (	
+\x07running ("
+ToolSourceInfo'
+source (2.toolgate.v1.ToolSource\f
+name (	+
+state (2.toolgate.v1.ToolSourceState
+\x07problem (	\r
+tools ("
+	AgentInfo\f
+name (	
+\vdescription (	$
+mode (2.toolgate.v1.AgentMode*
+rules (\v2\x1B.toolgate.v1.PermissionRule*å
+\x07Feature
+FEATURE_UNSPECIFIED\0
+\vFEATURE_MCP
+FEATURE_JAVASCRIPT
+\vFEATURE_LSP
+\fFEATURE_OTEL
+\vFEATURE_JWT
+FEATURE_CONSOLE
+FEATURE_SANDBOX\x07\x1B
+FEATURE_OPEN_WORKSPACES\b
+FEATURE_CREATE_WORKSPACES	*
+\vSandboxMode
+SANDBOX_MODE_UNSPECIFIED\0
+SANDBOX_MODE_OFF 
+SANDBOX_MODE_WORKSPACE_WRITE
+SANDBOX_MODE_READ_ONLY*Ã
+WorkspaceState
+\x1BWORKSPACE_STATE_UNSPECIFIED\0
+WORKSPACE_STATE_READY
+WORKSPACE_STATE_CREATING
+WORKSPACE_STATE_SUSPENDED
+WORKSPACE_STATE_FAILED
+WORKSPACE_STATE_DELETING*¥
+ToolSourceState!
+TOOL_SOURCE_STATE_UNSPECIFIED\0 
+TOOL_SOURCE_STATE_CONNECTING\x1B
+TOOL_SOURCE_STATE_READY
+TOOL_SOURCE_STATE_DISABLED
+TOOL_SOURCE_STATE_FAILED 
+TOOL_SOURCE_STATE_NEEDS_AUTH/
++TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION
+\x1BTOOL_SOURCE_STATE_UNTRUSTED\x07*l
+	AgentMode
+AGENT_MODE_UNSPECIFIED\0
+AGENT_MODE_PRIMARY
+AGENT_MODE_SUBAGENT
+AGENT_MODE_ALL*}
+\x07Sandbox
+SANDBOX_UNSPECIFIED\0
+\fSANDBOX_NONE
+SANDBOX_LANDLOCK
+SANDBOX_SECCOMP
+SANDBOX_LANDLOCK_SECCOMP2n
+\vInfoService_
+\rGetServerInfo!.toolgate.v1.GetServerInfoRequest".toolgate.v1.GetServerInfoResponse"\x07òUB
+io.toolgate.v1BInfoServiceProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[Ue,q,Ke,he,Z]);var Ts=be(zl,0);var Is=w(btoa(`
+$toolgate/v1/permission_service.proto\vtoolgate.v1"W
+\fPromptFilter
+	workspace (	\v
+all (\b
+\vsession_ids (	
+
+client_ids (	"p
+ChannelRequest(
+open (\v2.toolgate.v1.ChannelOpenH\0)
+reply (\v2.toolgate.v1.PromptReplyH\0B	
+\x07message"F
+\vChannelOpen\f
+name (	)
+filter (\v2.toolgate.v1.PromptFilter"
+\vPromptReply
+	prompt_id (	
+\finput_digest (	
+\breply_id (	-
+\bdecision (2\x1B.toolgate.v1.PromptDecision
+\x07message (	,
+\x07answers (\v2\x1B.toolgate.v1.QuestionAnswer&
+scope\x07 (\v2.toolgate.v1.GrantScope
+always_patterns\b (	
+
+input_json	 (	"
+ChannelResponse,
+opened (\v2.toolgate.v1.ChannelOpenedH\00
+\fprompt_added (\v2.toolgate.v1.PromptAddedH\00
+\fsnapshot_end (\v2.toolgate.v1.SnapshotEndH\06
+prompt_resolved (\v2\x1B.toolgate.v1.PromptResolvedH\06
+\freply_result (\v2.toolgate.v1.PromptReplyResultH\02
+	heartbeat (\v2.toolgate.v1.ChannelHeartbeatH\04
+prompt_updated\x07 (\v2.toolgate.v1.PromptUpdatedH\0B	
+\x07message"$
+\rChannelOpened
+\vinstance_id (	"2
+\vPromptAdded#
+prompt (\v2.toolgate.v1.Prompt"
+\vSnapshotEnd
+\x07prompts ("5
+PromptResolved#
+prompt (\v2.toolgate.v1.Prompt"4
+\rPromptUpdated#
+prompt (\v2.toolgate.v1.Prompt"
+PromptReplyResult
+	prompt_id (	
+\breply_id (	(
+result (2.toolgate.v1.ReplyResult#
+prompt (\v2.toolgate.v1.Prompt
+\x07message (	"U
+ChannelHeartbeat/
+\vserver_time (\v2.google.protobuf.Timestamp
+\bdraining (\b"@
+WatchPromptsRequest)
+filter (\v2.toolgate.v1.PromptFilter"Õ
+WatchPromptsResponse,
+opened (\v2.toolgate.v1.ChannelOpenedH\00
+\fprompt_added (\v2.toolgate.v1.PromptAddedH\00
+\fsnapshot_end (\v2.toolgate.v1.SnapshotEndH\06
+prompt_resolved (\v2\x1B.toolgate.v1.PromptResolvedH\02
+	heartbeat (\v2.toolgate.v1.ChannelHeartbeatH\04
+prompt_updated (\v2.toolgate.v1.PromptUpdatedH\0B	
+\x07message"¡
+ListPromptsRequest)
+filter (\v2.toolgate.v1.PromptFilter(
+states (2.toolgate.v1.PromptState
+\x07call_id (	
+	page_size (
+
+page_token (	"T
+ListPromptsResponse$
+\x07prompts (\v2.toolgate.v1.Prompt
+next_page_token (	"%
+GetPromptRequest
+	prompt_id (	"8
+GetPromptResponse#
+prompt (\v2.toolgate.v1.Prompt"K
+ReplyPromptRequest'
+reply (\v2.toolgate.v1.PromptReply\f
+name (	"E
+ReplyPromptResponse.
+result (\v2.toolgate.v1.PromptReplyResult"M
+ListGrantsRequest
+	workspace (	
+	page_size (
+
+page_token (	"Q
+ListGrantsResponse"
+grants (\v2.toolgate.v1.Grant
+next_page_token (	"&
+RevokeGrantRequest
+\bgrant_id (	"8
+RevokeGrantResponse!
+grant (\v2.toolgate.v1.Grant*ß
+\vReplyResult
+REPLY_RESULT_UNSPECIFIED\0
+REPLY_RESULT_ACCEPTED!
+REPLY_RESULT_ALREADY_RESOLVED
+REPLY_RESULT_NOT_FOUND
+REPLY_RESULT_EXPIRED
+REPLY_RESULT_WITHDRAWN 
+REPLY_RESULT_DIGEST_MISMATCH
+REPLY_RESULT_INVALID\x07
+\x1BREPLY_RESULT_OTHER_INSTANCE\b
+REPLY_RESULT_NOT_ALLOWED	'
+#REPLY_RESULT_SECOND_APPROVAL_NEEDED
+2
+PermissionServiceN
+\x07Channel\x1B.toolgate.v1.ChannelRequest.toolgate.v1.ChannelResponse"òU(0_
+\fWatchPrompts .toolgate.v1.WatchPromptsRequest!.toolgate.v1.WatchPromptsResponse"\bòU0Z
+\vListPrompts.toolgate.v1.ListPromptsRequest .toolgate.v1.ListPromptsResponse"\bòUT
+	GetPrompt.toolgate.v1.GetPromptRequest.toolgate.v1.GetPromptResponse"\bòUY
+\vReplyPrompt.toolgate.v1.ReplyPromptRequest .toolgate.v1.ReplyPromptResponse"\x07òUW
+
+ListGrants.toolgate.v1.ListGrantsRequest.toolgate.v1.ListGrantsResponse"\bòUV
+\vRevokeGrant.toolgate.v1.RevokeGrantRequest .toolgate.v1.RevokeGrantResponse"òUB
+io.toolgate.v1BPermissionServiceProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[q,he,Z]);var xs=A(Is,3);var Rs=be(Is,0);var Zl=w(btoa(`
+!toolgate/v1/session_service.proto\vtoolgate.v1":
+GetSessionRequest
+
+session_id (	
+	workspace (	";
+GetSessionResponse%
+\x07session (\v2.toolgate.v1.Session"·
+\x07Session
+
+session_id (	'
+\frecent_calls (\v2.toolgate.v1.Call)
+\fopen_prompts (\v2.toolgate.v1.Prompt"
+grants (\v2.toolgate.v1.Grant 
+todos (\v2.toolgate.v1.Todo"®
+ListSessionsRequest
+	workspace (	-
+	from_time (\v2.google.protobuf.Timestamp.
+
+until_time (\v2.google.protobuf.Timestamp
+	page_size (
+
+page_token (	"^
+ListSessionsResponse-
+\bsessions (\v2\x1B.toolgate.v1.SessionSummary
+next_page_token (	"ÿ
+SessionSummary
+
+session_id (	
+	workspace (	
+agents (	/
+\vcreate_time (\v2.google.protobuf.Timestamp6
+last_activity_time (\v2.google.protobuf.Timestamp\r
+calls (
+unfinished_calls\x07 (
+\rwaiting_calls\b (\r
+ended	 (\b"Q
+Todo
+\x07content (	
+status (	
+\bpriority (	
+id (	H\0B
+_id":
+EndSessionRequest
+
+session_id (	
+	workspace (	"-
+EndSessionResponse
+cancelled_calls ("
+WatchEventsRequest
+	workspace (	
+
+session_id (	\x1B
+after_sequence (H\0
+\fresume_token (	B
+_after_sequence"N
+WatchEventsResponse!
+event (\v2.toolgate.v1.Event
+\fresume_token (	"Õ
+Event
+\bsequence (.
+
+event_time (\v2.google.protobuf.Timestamp
+	workspace (	
+
+session_id (	;
+call_state_changed (\v2.toolgate.v1.CallStateChangedH\0.
+\vfile_edited (\v2.toolgate.v1.FileEditedH\02
+\rprompt_opened\x07 (\v2.toolgate.v1.PromptOpenedH\00
+\fprompt_ended\b (\v2.toolgate.v1.PromptEndedH\02
+\rsession_ended	 (\v2.toolgate.v1.SessionEndedH\00
+	heartbeat
+ (\v2\x1B.toolgate.v1.EventHeartbeatH\02
+\rtodos_updated\v (\v2.toolgate.v1.TodosUpdatedH\02
+\rtools_changed\f (\v2.toolgate.v1.ToolsChangedH\0A
+call_metadata_changed\r (\v2 .toolgate.v1.CallMetadataChangedH\0:
+workspace_changed (\v2.toolgate.v1.WorkspaceChangedH\0:
+listening_changed (\v2.toolgate.v1.ListeningChangedH\0B\x07
+event"õ
+CallStateChanged
+\x07call_id (	\f
+tool (	%
+state (2.toolgate.v1.CallState\r
+title (	
+\x07summary (	*
+reason (2.toolgate.v1.FailureReason)
+\x07outcome\x07 (2.toolgate.v1.CallOutcome
+	exit_code\b (H\0B\f
+
+_exit_code"+
+
+FileEdited\f
+path (	
+\x07call_id (	"q
+CallMetadataChanged
+\x07call_id (	\f
+tool (	
+\bsequence ()
+\bmetadata (\v2.google.protobuf.Struct"?
+\fToolsChanged\r
+added (	
+\x07removed (	
+\x07changed (	"@
+WorkspaceChanged,
+change (2.toolgate.v1.WorkspaceChange"N
+ListeningChanged
+\x07call_id (	)
+ports (\v2.toolgate.v1.ListeningPort"2
+\fPromptOpened
+	prompt_id (	
+\x07call_id (	"Z
+\vPromptEnded
+	prompt_id (	
+\x07call_id (	'
+state (2.toolgate.v1.PromptState"A
+\fTodosUpdated 
+todos (\v2.toolgate.v1.Todo
+\x07call_id (	"
+\fSessionEnded""
+EventHeartbeat
+\bdraining (\b*
+WorkspaceChange 
+WORKSPACE_CHANGE_UNSPECIFIED\0\x1B
+WORKSPACE_CHANGE_OPENED\x1B
+WORKSPACE_CHANGE_CLOSED
+WORKSPACE_CHANGE_CHANGED2û
+SessionServiceV
+
+GetSession.toolgate.v1.GetSessionRequest.toolgate.v1.GetSessionResponse"\x07òU\\
+\fListSessions .toolgate.v1.ListSessionsRequest!.toolgate.v1.ListSessionsResponse"\x07òUV
+
+EndSession.toolgate.v1.EndSessionRequest.toolgate.v1.EndSessionResponse"\x07òU[
+\vWatchEvents.toolgate.v1.WatchEventsRequest .toolgate.v1.WatchEventsResponse"\x07òU0B
+io.toolgate.v1BSessionServiceProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[X,q,Ke,he,Z,Tn]);var ws=be(Zl,0);var Ql=w(btoa(`
+toolgate/v1/tool_service.proto\vtoolgate.v1"Å
+ListToolsRequest
+	workspace (	\r
+agent (	$
+model (\v2.toolgate.v1.ModelRef
+\vclient_kind (	
+	page_size (
+
+page_token (	
+\rif_none_match\x07 (	
+parent_call_id\b (	"|
+ListToolsResponse*
+tools (\v2\x1B.toolgate.v1.ToolDefinition\f
+etag (	
+next_page_token (	
+\fnot_modified (\b"²
+ExecuteToolRequest)
+\x07context (\v2.toolgate.v1.CallContext
+\x07call_id (	\f
+tool (	
+
+input_json (	H\0(
+input (\v2.google.protobuf.StructH\0*
+\x07timeout (\v2.google.protobuf.Duration0
+\ron_disconnect\x07 (2.toolgate.v1.OnDisconnect'
+output\b (2.toolgate.v1.OutputModeB\v
+	arguments"<
+ExecuteToolResponse%
+event (\v2.toolgate.v1.CallEvent"ã
+RunToolRequest)
+\x07context (\v2.toolgate.v1.CallContext
+\x07call_id (	\f
+tool (	
+
+input_json (	H\0(
+input (\v2.google.protobuf.StructH\0*
+\x07timeout (\v2.google.protobuf.Duration0
+\ron_disconnect\x07 (2.toolgate.v1.OnDisconnect+
+
+unattended\b (2.toolgate.v1.Unattended/
+\fwait_timeout	 (\v2.google.protobuf.DurationB\v
+	arguments"2
+RunToolResponse
+call (\v2.toolgate.v1.Call"
+EvaluateCallRequest)
+\x07context (\v2.toolgate.v1.CallContext\f
+tool (	
+
+input_json (	H\0(
+input (\v2.google.protobuf.StructH\0B\v
+	arguments"G
+EvaluateCallResponse/
+
+evaluation (\v2\x1B.toolgate.v1.CallEvaluation"
+CallEvaluation-
+action (2.toolgate.v1.PermissionAction\f
+tool (	
+\x07summary (	
+
+input_json (	
+\finput_digest (	/
+\brequests (\v2.toolgate.v1.EvaluatedRequest-
+\bchildren\x07 (\v2\x1B.toolgate.v1.CallEvaluation
+\x07problem\b (	
+\bcomplete	 (\b"Û
+EvaluatedRequest4
+
+permission (\v2.toolgate.v1.PermissionRequestH\01
+	questions (\v2.toolgate.v1.QuestionRequestH\0-
+action (2.toolgate.v1.PermissionAction
+	grant_ids (	
+	announced (\bB	
+\x07request"d
+WatchCallRequest
+\x07call_id (	
+after_sequence ('
+output (2.toolgate.v1.OutputMode":
+WatchCallResponse%
+event (\v2.toolgate.v1.CallEvent"!
+GetCallRequest
+\x07call_id (	"2
+GetCallResponse
+call (\v2.toolgate.v1.Call"ë
+ListCallsRequest
+	workspace (	
+
+session_id (	
+parent_call_id (	&
+states (2.toolgate.v1.CallState+
+\x07reasons (2.toolgate.v1.FailureReason\r
+tools (	\r
+agent\x07 (	
+	requester\b (	-
+	from_time	 (\v2.google.protobuf.Timestamp.
+
+until_time
+ (\v2.google.protobuf.Timestamp\f
+text\v (	
+	page_size\f (
+
+page_token\r (	"N
+ListCallsResponse 
+calls (\v2.toolgate.v1.Call
+next_page_token (	"$
+CancelCallRequest
+\x07call_id (	"5
+CancelCallResponse
+call (\v2.toolgate.v1.Call"P
+SendInputRequest
+\x07call_id (	
+offset (\f
+data (\f\r
+close (\b"8
+SendInputResponse
+\vnext_offset (
+closed (\b"¨
+RevertCallRequest)
+\x07context (\v2.toolgate.v1.CallContext
+\x07call_id (	
+revert_call_id (	\r
+merge (\b0
+\ron_disconnect (2.toolgate.v1.OnDisconnect";
+RevertCallResponse%
+event (\v2.toolgate.v1.CallEvent2ù\b
+\vToolServiceS
+	ListTools.toolgate.v1.ListToolsRequest.toolgate.v1.ListToolsResponse"\x07òUX
+\vExecuteTool.toolgate.v1.ExecuteToolRequest .toolgate.v1.ExecuteToolResponse"òU0J
+\x07RunTool\x1B.toolgate.v1.RunToolRequest.toolgate.v1.RunToolResponse"òU\\
+\fEvaluateCall .toolgate.v1.EvaluateCallRequest!.toolgate.v1.EvaluateCallResponse"\x07òUU
+	WatchCall.toolgate.v1.WatchCallRequest.toolgate.v1.WatchCallResponse"\x07òU0M
+\x07GetCall\x1B.toolgate.v1.GetCallRequest.toolgate.v1.GetCallResponse"\x07òUS
+	ListCalls.toolgate.v1.ListCallsRequest.toolgate.v1.ListCallsResponse"\x07òUV
+
+CancelCall.toolgate.v1.CancelCallRequest.toolgate.v1.CancelCallResponse"\x07òUS
+	SendInput.toolgate.v1.SendInputRequest.toolgate.v1.SendInputResponse"\x07òUb
+ResizeTerminal".toolgate.v1.ResizeTerminalRequest#.toolgate.v1.ResizeTerminalResponse"\x07òUY
+\vGetTerminal.toolgate.v1.GetTerminalRequest .toolgate.v1.GetTerminalResponse"\x07òUS
+
+SignalCall.toolgate.v1.SignalCallRequest.toolgate.v1.SignalCallResponse"òUU
+
+RevertCall.toolgate.v1.RevertCallRequest.toolgate.v1.RevertCallResponse"òU0B
+io.toolgate.v1BToolServiceProtoPZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1¢TGª\vToolgate.V1Ê\vToolgate\\V1ê\fToolgate::V1bproto3`),[Ue,X,q,Ke,he,Z,In]);var Cs=be(Ql,0);var no="toolgate.token",pe="-",_t=E(sessionStorage.getItem(no)??""),vt=E(void 0),Rn=E(0),_b=()=>_t.value!=="";function vb(e){_t.value=e,sessionStorage.setItem(no,e),vt.value=void 0,Rn.value+=1}function yb(){sessionStorage.removeItem(no),location.hash="",location.reload()}var ec=e=>async t=>{let n=_t.value;n!==""&&t.header.set("authorization",`Bearer ${n}`);try{return await e(t)}catch(o){throw oo(o,n)}};function oo(e,t=_t.value){let n=S.from(e);return n.code===v.Unauthenticated&&t===_t.value&&(vt.value=t===""?"":n.rawMessage),n}var wn=to({baseUrl:location.origin,interceptors:[ec]});function Cn(e){let t=S.from(e);switch(t.code){case v.Unknown:case v.Unavailable:return"The service cannot be reached.";case v.PermissionDenied:return`Not allowed: ${t.rawMessage}`;default:return t.rawMessage===""?`The service says ${v[t.code]}.`:t.rawMessage}}var fe=He(Cs,wn),uo=He(Rs,wn),Os=He(ws,wn),ro=He(Ts,wn);function Re(e){return e===void 0?void 0:Number(e.seconds)*1e3+e.nanos/1e6}function On(e){return e===void 0?0:Number(e.seconds)*1e3+e.nanos/1e6}var Ps=4e4,tc=300,nc=8e3,oc=3e4,we=E([]),Ib=$(()=>we.value.map(t=>t.value).find(t=>!t.live)??{live:we.value.length>0,why:""}),uc=E(!document.hidden);document.addEventListener("visibilitychange",()=>{uc.value=!document.hidden});var so=new Set;function rc(){for(let e of[...so])e()}addEventListener("online",rc);function sc(e){return new Promise(t=>{let n=()=>{clearTimeout(o),so.delete(n),t()},o=setTimeout(n,e);so.add(n)})}function ac(e){return new Promise(t=>{let n,o=!1;n=ne(()=>{o||!e()||(o=!0,t(),queueMicrotask(()=>n?.()))})})}async function xb(e,t,n=!1){let o=E({live:n,why:""}),u=0,r,s=a=>{let i=we.peek().includes(o);a&&!i&&(we.value=[...we.peek(),o]),!a&&i&&(we.value=we.peek().filter(l=>l!==o))};for(;;){e()===void 0&&s(!1),await ac(()=>e()!==void 0&&vt.value===void 0);let a=e();a!==r&&(u=0,o.value={live:n,why:""}),r=a,s(!0);let i=await ic(e,t,()=>{u=0,o.value.live||(o.value={live:!0,why:""})});if(e()!==a||vt.peek()!==void 0)continue;let p=i.code===v.PermissionDenied?oc:Math.min(nc,tc*2**u)*(.75+Math.random()/2);u+=1,o.value={live:!1,retry:Date.now()+p,why:Cn(i)},await sc(p),o.value={live:!1,why:o.value.why}}}async function ic(e,t,n){let o=new AbortController,u=setTimeout(()=>o.abort(),Ps),r=()=>{clearTimeout(u),u=setTimeout(()=>o.abort(),Ps),n()},[s,a]=[e(),Rn.peek()],i=ne(()=>{(e()!==s||Rn.value!==a)&&o.abort()});try{return await t({signal:o.signal,alive:r}),new S("the stream ended",v.Unavailable)}catch(l){return oo(l)}finally{clearTimeout(u),i(),o.abort()}}var As=E(!1);navigator.locks?navigator.locks.request("toolgate.attend",()=>(As.value=!0,new Promise(()=>{}))):As.value=!0;var lc=6e3,Pn=E({text:"",number:0}),Ls;function Ye(e){Pn.value={text:e,number:Pn.value.number+1},clearTimeout(Ls),Ls=setTimeout(()=>{Pn.value={text:"",number:Pn.value.number}},lc)}var cc=["home","calls","prompts","timeline","sessions"];function io(e){let[t,n]=e.replace(/^#\/?/,"").split("?"),[o,...u]=t.split("/"),r=cc.find(a=>a===o)??"home",s=/^line=(\d{1,12})$/.exec(n??"")?.[1]??"0";try{return{view:r,id:decodeURIComponent(u.join("/")),line:Number(s)}}catch{return{view:r,id:"",line:0}}}var Ds=E(io(location.hash));addEventListener("hashchange",()=>{Ds.value=io(location.hash)});function pc(e,t="",n=0){return`#/${e}${t===""?"":`/${encodeURIComponent(t)}`}${n===0?"":`?line=${n}`}`}function Ms(e,t="",n="push",o=0){let u=pc(e,t,o);u!==location.hash&&(n==="replace"?(history.replaceState(null,"",u),Ds.value=io(u)):location.hash=u)}var ao=matchMedia("(max-width: 800px)"),fc=E(ao.matches);ao.addEventListener("change",()=>fc.value=ao.matches);var ks="toolgate.notify",mc=typeof Notification<"u"&&isSecureContext,lo=E(mc&&localStorage.getItem(ks)==="on"&&Notification.permission==="granted");async function Db(e){let t=e&&await Notification.requestPermission()==="granted";return lo.value=t,localStorage.setItem(ks,t?"on":"off"),e&&!t?"The browser does not allow notifications of this page: its settings for this site do.":""}function co(e,t,n){if(!(!lo.value||document.hasFocus()))try{let o=new Notification(t,{body:n,tag:e,icon:"icon.svg"});o.onclick=()=>{window.focus(),Ms("prompts",e),o.close()}}catch{lo.value=!1}}var fo="toolgate.name",dc=256,gc="console",yt=E(localStorage.getItem(fo)),Gs=()=>yt.value||gc;function Gb(e){let t=e.trim();for(;new TextEncoder().encode(t).length>dc;)t=t.slice(0,-1);yt.value=t,localStorage.setItem(fo,yt.value)}addEventListener("storage",({key:e,newValue:t})=>{e===fo&&(yt.value=t)});var po=E(void 0);async function Us(){if(yt.value!==null)return!0;po.value?.(!1);let e=await new Promise(t=>po.value=t);return po.value=void 0,e}var bc=/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;function Vs(e){return e.replace(bc,t=>`\\u{${t.codePointAt(0).toString(16)}}`)}var hc=/\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\^_])/g;function _c(e){return e.includes("\x1B")?e.replace(hc,""):e}function Fb(e){return Vs(_c(e))}function me(e,t){let n=Vs(e).replace(/\s+/g," ").trim();return n.length>t?`${n.slice(0,t-1)}…`:n}function vc(e){let t=Math.max(0,e)/1e3;if(t<10)return`${t.toFixed(t<1?2:1)} s`;if(t<60)return`${Math.floor(t)} s`;let n=Math.floor(t);return n<3600?`${Math.floor(n/60)} min ${n%60} s`:n<86400?`${Math.floor(n/3600)} h ${Math.floor(n%3600/60)} min`:`${Math.floor(n/86400)} d ${Math.floor(n%86400/3600)} h`}function yc(e){if(e<1024)return`${e} B`;let t=["KiB","MiB","GiB","TiB"],n=e/1024,o=0;for(;n>=1024&&o<t.length-1;)n/=1024,o+=1;return`${n.toFixed(n<10?1:0)} ${t[o]}`}var Ec=new Intl.DateTimeFormat(void 0,{timeStyle:"medium"}),Sc=new Intl.DateTimeFormat(void 0,{dateStyle:"medium",timeStyle:"medium"});function Vb(e){let t=new Date(e);return(t.toDateString()===new Date().toDateString()?Ec:Sc).format(t)}var Nc=new Intl.DateTimeFormat(void 0,{hour:"2-digit",minute:"2-digit",second:"2-digit",fractionalSecondDigits:1});function $b(e){return Nc.format(e)}function Fs(e,t,n=`${t}s`){return`${e.toLocaleString()} ${e===1?t:n}`}function Bb(e,t){return[Fs(e.runningCalls,"call"),Fs(e.processes,"process","processes"),yc(Number(e.memoryBytes)),`${vc(t)} of processor`].join(", ")}function qb(e){try{return JSON.stringify(JSON.parse(e),null,2)}catch{return e}}var ue=E(new Map),nh=$(()=>ue.value.size),$s=$(()=>new Map([...ue.value.values()].map(e=>[e.callId,e])));function An(e){let t=e.request;switch(t.case){case"permission":{let{title:n,patterns:o,permission:u,metadata:r}=t.value,{command:s}=r??{},a=n||o.join(", ")||u,i=typeof s!="string"||s.startsWith(a);return me(i?a:`${s} · ${a}`,200)}case"questions":return me(t.value.questions.map(n=>n.header||n.question).join(", "),200);case void 0:return"something that this page cannot show"}}async function oh({signal:e,alive:t}){let n=new Map;for await(let{message:o}of uo.watchPrompts({filter:{workspace:pe,all:!0}},{signal:e,onHeader:t}))switch(t(),o.case){case"promptAdded":case"promptUpdated":{let u=o.value.prompt;if(n!==void 0){n.set(u.promptId,u);break}ue.value.has(u.promptId)||(Ye(`${u.tool} asks: ${An(u)}`),co(u.promptId,`${me(u.tool,40)} asks`,An(u))),ue.value=new Map(ue.value).set(u.promptId,u);break}case"promptResolved":mo(o.value.prompt.promptId),n?.delete(o.value.prompt.promptId);break;case"snapshotEnd":if(n!==void 0){let u=[...n.keys()].filter(s=>!ue.value.has(s)),r=u.length===1?"A prompt waits.":`${u.length} prompts wait.`;u.length>0&&(Ye(r),co(u[0],"Toolgate",r)),ue.value=n}n=void 0;break;case"opened":case"heartbeat":case void 0:break}}function mo(e){if(!ue.value.has(e))return;let t=new Map(ue.value);t.delete(e),ue.value=t}var Ic={1:"Allowed once.",2:"Allowed, from now on.",3:"Rejected.",4:"Answered.",5:"Allowed, with the input that you wrote."},xc={2:"Somebody else was faster: the prompt had been answered.",3:"There is no such prompt any more.",4:"The prompt had expired.",5:"The call had ended.",6:"The input is another one than you were shown. Nothing was decided.",8:"Another instance of the service waits for this prompt: answer there.",9:"You may not answer prompts of your own calls."},Rc=new Set([2,3,4,5]);async function uh(e,t){if(!await Us())return;let n=O(xs,{...t,promptId:e.promptId,replyId:crypto.randomUUID(),inputDigest:e.inputDigest});try{let o=await uo.replyPrompt({reply:n,name:Gs()}),{result:u,message:r}=o.result;if(u===1){mo(e.promptId),Ye(Ic[t.decision]??"Answered.");return}if(u===10){Ye("Approved. Another person has to approve as well.");return}let s=xc[u]??`The service did not take the answer: ${r}`;return Rc.has(u)&&(mo(e.promptId),Ye(s)),s}catch(o){return Cn(o)}}async function rh(e){let t=new AbortController;try{let n={callId:e.callId,output:3};for await(let{event:o}of fe.watchCall(n,{signal:t.signal})){let u=o?.event;if(u?.case==="waiting"&&u.value.prompt?.promptId===e.promptId)return u.value.approvers;if(u?.case==="heartbeat")break}}catch{}finally{t.abort()}}var wc=2e4,Cc=500,Oc=50,ho=450,Pc=100,Ac=20,Lc=8,Dc=250,vo=E(0),Bs=E(!1),_o=E(!1),Et=E(-1/0),Q=new Map,Ln=[],Ce=new Set,go=!1,Ws=()=>Ln,fh=e=>Q.get(e),je=e=>e===4||e===5;function yo(){go||(go=!0,setTimeout(()=>{go=!1,Ln=[...Q.values()].sort((e,t)=>t.created-e.created||(e.id<t.id?1:-1));for(let e of Ln.splice(wc))Q.delete(e.id),_o.value=!0,Et.value=Math.max(Et.value,e.created);vo.value+=1},60))}function Mc(e){switch(e.outcome){case 2:{let t=e.result.case==="command"?e.result.value:void 0;return t?.exitCode===void 0?`signal ${t?.signal??0}`:`exit ${t.exitCode}`}case 3:return"timed out";case 4:return"partly failed";case 5:return"invalid";default:return""}}function Hs(e){return(xn[e]??"failed").toLowerCase().replaceAll("_"," ")}function kc(e){let{created:t,started:n,ended:o,waited:u}=e,r=[{kind:"queued",from:t,...n??o?{to:n??o}:{}}];if(n===void 0)return r;if(e.state===3)return r.push({kind:"waiting",from:n}),r;let s=Math.min(n+u,o??1/0);return u>0&&r.push({kind:"waiting",from:n,to:s}),r.push({kind:"running",from:s,...o===void 0?{}:{to:o}}),r}function Gc(e){let t=e.ending.value,[n,o]=[Re(e.startTime),Re(e.endTime)],u={id:e.callId,tool:e.tool,title:e.title,summary:e.summary,state:e.state,reason:e.ending.case==="failed"?e.ending.value.reason:0,outcome:e.ending.case==="completed"?Mc(e.ending.value):"",workspace:e.context?.workspace??"",session:e.context?.sessionId??"",agent:e.context?.agent??"",requester:e.requester,parent:e.context?.parentCallId??"",created:Re(e.createTime)??Date.now(),...n===void 0?{}:{started:n},...o===void 0?{}:{ended:o},queued:On(t?.timing?.queued),waited:On(t?.timing?.waited),ran:On(t?.timing?.ran),background:e.backgroundProcesses.length,lastSequence:e.lastSequence};return{...u,spans:kc(u),exact:je(u.state)&&u.waited===0}}function Dn(e){let t=Gc(e),n=Q.get(t.id),o=n?.exact?{...t,spans:Ks(n.spans,t),exact:!0}:t;return Q.set(o.id,o),yo(),o}function Ks(e,t){let n=e.at(-1);return n===void 0||n.to!==void 0||!je(t.state)||t.ended===void 0?e:[...e.slice(0,-1),{...n,to:t.ended}]}var Uc={1:"queued",2:"running",3:"waiting"};function St(e,t,n){let o=e.at(-1),u=Uc[t];if(o?.to===void 0&&o?.kind===u)return e;let r=o===void 0||o.to!==void 0?e:[...e.slice(0,-1),{...o,to:n}];return u===void 0?r:[...r,{kind:u,from:n}]}function Ys(e){if(e.event.case!=="callStateChanged")return;let{callId:t,tool:n,state:o,title:u,summary:r}=e.event.value,s=Re(e.eventTime)??Date.now(),a=Q.get(t);if(a===void 0)Q.set(t,{id:t,tool:n,title:u,summary:r,state:o,reason:0,outcome:"",workspace:e.workspace,session:e.sessionId,agent:"",requester:"",parent:"",created:s,queued:0,waited:0,ran:0,background:0,lastSequence:0n,spans:St([],o,s),exact:o===1});else if(!je(a.state)){let i=je(o)?{ended:s}:{};Q.set(t,{...a,state:o,...i,spans:St(a.spans,o,s)})}Ce.add(t),yo()}async function js(e){for(;!e.aborted;){if(await new Promise(n=>setTimeout(n,Dc)),Ce.size===0)continue;let t=[...Ce];Ce.clear();try{await Fc(t,e)}catch(n){for(let o of t)Ce.add(o);throw n}}}async function Fc(e,t){let n=new Set(e),o=Math.min(ho,e.length+16),{calls:u}=await fe.listCalls({workspace:pe,pageSize:o},{signal:t});for(let r of u)n.delete(r.callId)&&Dn(r);for(let[r,s]of[...n].entries())r>=Lc?Ce.add(s):await Vc(s,t)}async function Vc(e,t){let{call:n}=await fe.getCall({callId:e},{signal:t}).catch(()=>({call:void 0}));n!==void 0&&Dn(n)}async function Js(e){let t=new Set(Ln.filter(d=>!je(d.state)).map(d=>d.id)),n=Bs.peek(),o=async(d,g)=>{let{calls:c}=await fe.listCalls({workspace:pe,states:d,pageSize:g},{signal:e});for(let m of c)Dn(m)},u=fe.listCalls({workspace:pe,pageSize:n?ho:Oc},{signal:e}),r=[o([1,2,3],Pc),o([5],Ac)],[s]=await Promise.all([u,...r]),a=s,i=0,l=()=>{let d=a.calls.filter(g=>{let c=Q.get(g.callId);return t.delete(g.callId),c===void 0||!je(c.state)});for(let g of a.calls)Dn(g);return i+=a.calls.length,d.length>0},p=l();return Bs.value=!0,async()=>{for(;a.nextPageToken!==""&&i<Cc&&(p||!n);){let d={workspace:pe,pageSize:ho,pageToken:a.nextPageToken};a=await fe.listCalls(d,{signal:e}),p=l()}a.nextPageToken===""?[_o.value,Et.value]=[!1,-1/0]:(!n||p)&&([_o.value,Et.value]=[!0,Re(a.calls.at(-1)?.createTime)??Et.value]);for(let d of t)Ce.add(d)}}var bo=new Set;async function mh(e){let t=`${e.id} ${e.state}`;if(e.exact||bo.has(t))return;bo.add(t);let n=new AbortController,o=[{kind:"queued",from:e.created}],u=2e3;try{let r={callId:e.id,output:3};for await(let{event:a}of fe.watchCall(r,{signal:n.signal})){let i=Re(a?.eventTime)??e.created,l=a?.event.case;if((l==="running"||l==="resumed")&&(o=St(o,2,i)),l==="waiting"&&(o=St(o,3,i)),(l==="completed"||l==="failed")&&(o=St(o,4,i)),u-=1,u===0||l==="heartbeat"||a!==void 0&&a.sequence>=e.lastSequence)break}let s=Q.get(e.id);s!==void 0&&u>0&&(Q.set(e.id,{...s,spans:Ks(o,s),exact:!0}),yo())}catch{bo.delete(t)}finally{n.abort()}}var kn=E(void 0),Xs=E(new Map),$c=E(0);function zs(e,t){Xs.value=new Map(Xs.value).set(e,t)}var Je,Mn="";async function Bc(e){let t=await Js(e);kn.value=await ro.getServerInfo({},{signal:e}),await t(),await js(e)}function qc(e){ro.getServerInfo({},{signal:e}).then(t=>kn.value=t,()=>{})}async function vh({signal:e,alive:t}){let n=new AbortController,o=AbortSignal.any([e,n.signal]),u,r=()=>{t(),Bc(o).catch(s=>{u=s,n.abort()})};try{let a={workspace:pe,...Mn!==""?{resumeToken:Mn}:Je===void 0?{}:{afterSequence:Je}};for await(let{event:i,resumeToken:l}of Os.watchEvents(a,{signal:o,onHeader:r}))t(),Mn=l,i!==void 0&&((i.event.case==="heartbeat"||i.event.case==="workspaceChanged")&&qc(o),(Je===void 0||i.sequence>Je)&&(Je=i.sequence),Ys(i),i.event.case==="todosUpdated"&&zs(i.sessionId,i.event.value.todos),i.event.case==="sessionEnded"&&zs(i.sessionId,[]),i.event.case==="promptEnded"&&($c.value+=1))}catch(s){throw[v.OutOfRange,v.InvalidArgument].includes(S.from(s).code)&&(Je=void 0,Mn=""),u??s}finally{n.abort()}}var Wc=Symbol.for("pv"),Hc=0;function Xe(e,t,n,o,u,r){t||(t={});var s,a,i=t;if("ref"in i&&typeof e!="function")for(a in i={},t)a=="ref"?s=t[a]:i[a]=t[a];var l={type:e,props:i,key:n,ref:s,__k:null,__:null,__b:0,__e:null,__c:null,constructor:Wc,__v:--Hc,__i:-1,__u:0};return(u||r)&&(l.__source=u,l.__self=r),R.vnode&&R.vnode(l),l}var Kc=E(Date.now());setInterval(()=>{document.hidden||(Kc.value=Date.now())},1e3);var Nt=E(""),Qs=E(""),ea=E(""),ta=E(""),na=E(""),oa=E(""),ua=E(""),Yc={all:[],open:[1,2,3],waiting:[3],failed:[5],completed:[4]},ra=E("all"),Zs=e=>e===""?void 0:new Date(e).getTime(),jc=$(()=>({workspace:Nt.value,session:Qs.value,words:ea.value.toLowerCase().split(/\s+/).filter(e=>e!==""),tool:ta.value.trim(),agent:na.value.trim(),states:Yc[ra.value]??[],since:Zs(oa.value),until:Zs(ua.value)})),Ch=$(()=>{let{session:e,words:t,tool:n,agent:o,states:u,since:r,until:s}=jc.value;return[e,n,o].some(a=>a!=="")||[t,u].some(a=>a.length>0)||(r??s)!==void 0});function Oh(){for(let e of[Qs,ea,ta,na,oa,ua])e.value="";ra.value="all"}function Ph(e,t){if(t.workspace!==""&&e.workspace!==t.workspace||t.session!==""&&e.session!==t.session||t.tool!==""&&e.tool!==t.tool||t.agent!==""&&e.agent!==t.agent||t.states.length>0&&!t.states.includes(e.state)||t.since!==void 0&&e.created<t.since||t.until!==void 0&&e.created>=t.until)return!1;if(t.words.length===0)return!0;let n=`${e.tool}
+${e.title}
+${e.summary}
+${e.id}`.toLowerCase();return t.words.every(o=>n.includes(o))}var Ah=$(()=>{vo.value;let e=new Set;for(let t of Ws())(Nt.value===""||t.workspace===Nt.value)&&e.add(t.session);return[...e]});var sa="toolgate.keys",aa=E(sessionStorage.getItem(sa)!=="off");function Mh(e){aa.value=e,sessionStorage.setItem(sa,e?"on":"off")}var Gn=[];function kh(e){return Gn.push(e),()=>{Gn.splice(Gn.indexOf(e),1)}}function Jc(e){return e instanceof HTMLElement?e.isContentEditable||e instanceof HTMLTextAreaElement||e instanceof HTMLSelectElement?!0:e instanceof HTMLInputElement&&!["checkbox","radio","button"].includes(e.type):!1}document.addEventListener("keydown",e=>{if(!aa.value||e.defaultPrevented||e.ctrlKey||e.altKey||e.metaKey||e.repeat||Jc(e.target)||document.querySelector("dialog[open]")!==null)return;Gn.findLast(n=>n(e.key,e))!==void 0&&e.preventDefault()});var Un={0:["unknown","?","idle"],1:["queued","…","idle"],2:["running","▶","run"],3:["waiting","‖","warn"],4:["completed","✓","good"],5:["failed","✕","bad"]};function Xc({state:e,reason:t,outcome:n}){if(n!=="")return n;let[o]=Un[e]??Un[0];return e===5&&t!==0?Hs(t):o}function Vh({state:e,reason:t,outcome:n}){let[,o,u]=n===""?Un[e]??Un[0]:["","!","warn"];return Xe("span",{class:`tag ${u}`,children:[Xe("span",{"aria-hidden":"true",children:o})," ",Xc({state:e,reason:t,outcome:n})]})}function Hh(e,t=160){let{title:n,summary:o}=e,r=n.includes(o)||n!==""&&o.endsWith(`/${n}`)?n:n===""||o.startsWith(n)?o:`${n} · ${o}`;if(r!=="")return me(r,t);let s=$s.value.get(e.id);return s===void 0?"":me(An(s),t)}function zc(){return Nt.value===""&&(kn.value?.workspaces.length??0)>1}function Xh({of:e}){return zc()&&e!==""?Xe("span",{class:"tag",children:me(e,40)}):null}export{se as a,Zc as b,tp as c,ha as d,np as e,_a as f,Dt as g,nt as h,E as i,$ as j,ne as k,v as l,T as m,O as n,w as o,q as p,j1 as q,Ue as r,S as s,He as t,be as u,Tg as v,Xl as w,Ns as x,Ke as y,he as z,zl as A,pe as B,vt as C,Rn as D,_b as E,vb as F,yb as G,wn as H,Cn as I,fe as J,uo as K,Os as L,Re as M,On as N,Ib as O,uc as P,rc as Q,xb as R,As as S,Pn as T,Ye as U,cc as V,Ds as W,pc as X,Ms as Y,fc as Z,mc as _,lo as $,Db as aa,yt as ba,Gb as ca,po as da,Vs as ea,hc as fa,_c as ga,Fb as ha,me as ia,vc as ja,yc as ka,Vb as la,$b as ma,Fs as na,Bb as oa,qb as pa,ue as qa,nh as ra,$s as sa,An as ta,oh as ua,uh as va,rh as wa,vo as xa,Bs as ya,_o as za,Et as Aa,Ws as Ba,fh as Ca,je as Da,Mc as Ea,Hs as Fa,Gc as Ga,Dn as Ha,mh as Ia,kn as Ja,Xs as Ka,$c as La,zs as Ma,vh as Na,Kc as Oa,Nt as Pa,Qs as Qa,ea as Ra,ta as Sa,na as Ta,oa as Ua,ua as Va,ra as Wa,jc as Xa,Ch as Ya,Oh as Za,Ph as _a,Ah as $a,aa as ab,Mh as bb,kh as cb,Xe as db,Xc as eb,Vh as fb,Hh as gb,Xh as hb};

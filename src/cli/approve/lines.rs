@@ -1,0 +1,146 @@
+//! An approver that is a program: messages of the services as lines of JSON, and its replies as such.
+//!
+//! *Invariant:* what services of one data directory both tell of a prompt is told once.
+
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+
+use futures_util::StreamExt as _;
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::json::from_json;
+use toolgate_contract::{ChannelResponse, PromptDecision, PromptReply};
+
+use super::desk::{Desk, Told, is_worth_telling};
+use super::sources::{LOOK_EVERY, News, Sources};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::interrupts::Interrupts;
+use crate::cli::terminal::Terminal;
+
+enum Step {
+    News(usize, News),
+    Line(Option<String>),
+    Look,
+    Interrupt,
+}
+
+/// Answers until the input has ended and the results of its replies have come, or no service is left that takes replies.
+pub(super) async fn serve(
+    terminal: &Terminal,
+    mut sources: Sources,
+    mut interrupts: Interrupts,
+) -> Result<Exit, Failure> {
+    let mut desk = Desk::default();
+    let mut lines = Some(BufReader::new(tokio::io::stdin()).lines());
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        // Whoever is not let in is told so, however short the input is.
+        let is_heard = sources.list.iter().all(|source| source.is_heard || source.is_over());
+        if lines.is_none() && !desk.expects_results() && is_heard {
+            return Ok(Exit::Completed);
+        }
+        let step = tokio::select! {
+            Some((index, news)) = sources.news.next() => Step::News(index, news),
+            line = next_line(&mut lines) => Step::Line(line),
+            _ = look.tick() => Step::Look,
+            () = interrupts.next() => Step::Interrupt,
+        };
+        match step {
+            Step::News(index, News::Message(message)) => tell(terminal, &mut desk, index, &message)?,
+            Step::News(index, news) => {
+                for told in desk.hear(&mut sources, index, news).await? {
+                    match told {
+                        Told::Lost => terminal.inform("lost the connection; reconnecting"),
+                        Told::Refused { url, why } => terminal.inform(&format!("{url}: {why}")),
+                        Told::Connected { .. }
+                        | Told::NothingOpen
+                        | Told::Added(_)
+                        | Told::Changed(_)
+                        | Told::Ended { .. }
+                        | Told::Replied(_) => {}
+                    }
+                }
+            }
+            Step::Line(Some(line)) if line.trim().is_empty() => {}
+            // A line that is no reply is reported and passed over.
+            Step::Line(Some(line)) => match parse(&line) {
+                Ok(reply) => desk.send(&sources, reply).await,
+                Err(error) => terminal.error(&error),
+            },
+            Step::Line(None) => lines = None,
+            Step::Look => {
+                sources.look().await;
+                desk.give_up(&sources);
+            }
+            Step::Interrupt => return Ok(Exit::Interrupted),
+        }
+    }
+}
+
+/// Returns the next line of the input; `None` at its end, and then never again.
+async fn next_line(lines: &mut Option<Lines<BufReader<Stdin>>>) -> Option<String> {
+    match lines {
+        Some(lines) => lines.next_line().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+fn tell(terminal: &Terminal, desk: &mut Desk, index: usize, message: &ChannelResponse) -> Result<(), Failure> {
+    let is_news = message
+        .message
+        .as_ref()
+        .is_none_or(|message| desk.is_news(index, message));
+    if is_news && is_worth_telling(message) {
+        terminal.message(message)?;
+    }
+    if let Some(Message::ReplyResult(result)) = &message.message {
+        desk.settled(result);
+    }
+    Ok(())
+}
+
+/// Reads a reply as a program writes it.
+fn parse(line: &str) -> Result<PromptReply, String> {
+    let mut reply: PromptReply = from_json(line).map_err(|error| format!("this line is not a PromptReply: {error}"))?;
+    if reply.prompt_id.is_empty() || reply.decision() == PromptDecision::Unspecified {
+        return Err("this line is not a PromptReply with a promptId and a decision".to_owned());
+    }
+    if reply.reply_id.is_empty() {
+        reply.reply_id = uuid::Uuid::now_v7().to_string();
+    }
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_lines_of_json() {
+        fn check(line: &str, expected: Option<(&str, PromptDecision, &str)>) {
+            let reply = parse(line).ok();
+            let parts = reply
+                .as_ref()
+                .map(|reply| (reply.prompt_id.as_str(), reply.decision(), reply.message.as_str()));
+            assert_eq!(parts, expected, "{line}");
+        }
+        check(
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ONCE"}"#,
+            Some(("p", PromptDecision::Once, "")),
+        );
+        check(
+            r#"{"prompt_id":"p","decision":"PROMPT_DECISION_REJECT","message":"no"}"#,
+            Some(("p", PromptDecision::Reject, "no")),
+        );
+        check(
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ALWAYS","inputDigest":"d"}"#,
+            Some(("p", PromptDecision::Always, "")),
+        );
+        check(r#"{"promptId":"p","decision":"yes"}"#, None);
+        check(r#"{"promptId":"p"}"#, None);
+        check(r#"{"decision":"PROMPT_DECISION_ONCE"}"#, None);
+        check(
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ONCE","mesage":"x"}"#,
+            None,
+        );
+        check("once", None);
+    }
+}

@@ -1,0 +1,471 @@
+//! The state as a screen: open prompts, the one in hand, what is being done with it, and the keys, which are always in view.
+//!
+//! *Invariant:* draws what the state says and decides nothing. What has no room is said to be there.
+
+use std::time::{Duration, SystemTime};
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use toolgate_contract::Prompt;
+
+use super::always::{Always, Limit, Stage};
+use super::content::{self, View};
+use super::field::Field;
+use super::hints;
+use super::rows::{Rows, cut, printable, width_of};
+use super::state::{Now, Page, State, Step, Weight};
+use super::theme::Theme;
+use crate::cli::prompt::subject;
+use crate::cli::terminal::counted;
+
+/// Most rows of the list of prompts.
+const MOST_LISTED: usize = 5;
+
+/// Rows that the prompt keeps, whatever else wants room.
+const LEAST: usize = 3;
+
+/// From here on, what is left of the time of a prompt is told loudly.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Decisions that are shown where nothing is open.
+const RECENT: usize = 8;
+
+/// Rows at the foot.
+#[derive(Default)]
+struct Panel {
+    lines: Vec<Line<'static>>,
+    /// The row that is in view, however few there are.
+    focus: usize,
+    /// The column of the cursor in that row, if something is written.
+    cursor: Option<u16>,
+}
+
+/// Draws the state.
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: Now) {
+    let area = frame.area();
+    if area.width == 0 || area.height == 0 {
+        return;
+    }
+    // What keys there are depends on what is shown.
+    let page = page(state, area.width, theme, now);
+    let keys = keys(state, area.width, theme, now);
+    let notice = notice(state, area.width, theme);
+    let panel = panel(state, area.width, theme);
+    let height = usize::from(area.height);
+    // The keys first; then the prompt, what is being done with it, what was told, the list, the head.
+    let keys_rows = keys.len().min(height.saturating_sub(LEAST).max(1));
+    let mut free = height.saturating_sub(keys_rows + LEAST);
+    let mut take = |wanted: usize| {
+        let rows = wanted.min(free);
+        free -= rows;
+        rows
+    };
+    let panel_rows = take(panel.lines.len());
+    let rules = take(2);
+    let notice_rows = take(notice.len());
+    let head_rows = take(1);
+    let listed = if state.open.len() > 1 {
+        state.open.len().min(MOST_LISTED)
+    } else {
+        0
+    };
+    let list_rows = take(listed.min(height / 4));
+    let body_rows = LEAST.min(height - keys_rows) + free;
+
+    let body = match (&page, &state.content) {
+        (Some(lines), _) => lines.as_slice(),
+        (None, Some((_, content))) => content.lines.as_slice(),
+        (None, None) => &[],
+    };
+    state.drawn = (body.len(), body_rows);
+    state.top = state.top.min(body.len().saturating_sub(body_rows));
+    let body: Vec<Line<'static>> = body.iter().skip(state.top).take(body_rows).cloned().collect();
+
+    let mut pen = Pen { frame, area, row: 0 };
+    pen.lines(vec![head(state, area.width, theme)], head_rows);
+    pen.lines(list(state, area.width, theme, now, list_rows), list_rows);
+    pen.lines(vec![upper_rule(state, area.width, theme, now)], rules.min(1));
+    pen.lines(body, body_rows);
+    pen.lines(vec![lower_rule(state, area.width, theme)], rules.saturating_sub(1));
+    let skipped = (panel.focus + 1).saturating_sub(panel_rows);
+    let begin = pen.row;
+    pen.lines(panel.lines.into_iter().skip(skipped).collect(), panel_rows);
+    pen.lines(notice, notice_rows);
+    pen.lines(keys, keys_rows);
+    if let Some(column) = panel.cursor.filter(|_| panel_rows > 0) {
+        let row = begin + u16::try_from(panel.focus.saturating_sub(skipped)).unwrap_or(0);
+        let column = column.min(area.width - 1);
+        pen.frame
+            .set_cursor_position(Position::new(area.x + column, area.y + row));
+    }
+}
+
+/// Writes rows from the top down.
+struct Pen<'a, 'b> {
+    frame: &'a mut Frame<'b>,
+    area: Rect,
+    row: u16,
+}
+
+impl Pen<'_, '_> {
+    /// Writes lines into so many rows; rows without a line stay empty.
+    fn lines(&mut self, lines: Vec<Line<'static>>, rows: usize) {
+        for line in lines.iter().take(rows) {
+            let (x, y) = (self.area.x, self.area.y + self.row);
+            if self.row < self.area.height {
+                self.frame.buffer_mut().set_line(x, y, line, self.area.width);
+            }
+            self.row += 1;
+        }
+        let empty = rows.saturating_sub(lines.len());
+        self.row += u16::try_from(empty).unwrap_or(0);
+    }
+}
+
+/// Puts one text at the left and one at the right of a row.
+fn both(left: &str, right: &str, width: u16, style: Style) -> Line<'static> {
+    let width = usize::from(width);
+    let right = cut(right, width);
+    let room = width.saturating_sub(width_of(&right) + 1);
+    let left = cut(left, room);
+    let blank = width.saturating_sub(width_of(&left) + width_of(&right));
+    Line::from(vec![
+        Span::styled(left, style),
+        Span::raw(" ".repeat(blank)),
+        Span::styled(right, style),
+    ])
+}
+
+fn head(state: &State, width: u16, theme: Theme) -> Line<'static> {
+    let open = match state.open.len() {
+        0 => "no open prompts".to_owned(),
+        count => counted(count, "open prompt"),
+    };
+    let services = state.services.words().map(|words| format!(" · {words}"));
+    let left = format!("toolgate approve · {}", state.name);
+    let right = format!("{open}{}", services.unwrap_or_default());
+    both(&left, &right, width, theme.bold())
+}
+
+/// Returns so many rows of the list of open prompts, around the one in hand.
+fn list(state: &State, width: u16, theme: Theme, now: Now, rows: usize) -> Vec<Line<'static>> {
+    let place = state.place().unwrap_or(0);
+    let first = (place + 1)
+        .saturating_sub(rows.div_ceil(2))
+        .min(state.open.len().saturating_sub(rows));
+    let shown = state.open.iter().enumerate().skip(first).take(rows);
+    shown
+        .map(|(number, prompt)| {
+            let is_here = number == place;
+            let mark = if is_here { "▸" } else { " " };
+            let style = if is_here { theme.bold() } else { theme.dim() };
+            let left = format!("{mark} {} {}", number + 1, subject(prompt));
+            let is_edge = number == first && first > 0 || number + 1 == first + rows && number + 1 < state.open.len();
+            let mut right = left_of(prompt, now).map(shortly).unwrap_or_default();
+            if is_edge {
+                right = format!("… {right}");
+            }
+            both(&left, right.trim_end(), width, style)
+        })
+        .collect()
+}
+
+/// Returns how long a prompt still waits; none if for ever.
+fn left_of(prompt: &Prompt, now: Now) -> Option<Duration> {
+    let end = SystemTime::try_from(prompt.expire_time?).ok()?;
+    Some(end.duration_since(now.time).unwrap_or_default())
+}
+
+/// Says how long something takes, as a clock: `0:42`, `1:00:05`.
+fn shortly(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// Says how long ago something was.
+fn ago(then: SystemTime, now: Now) -> String {
+    let seconds = now.time.duration_since(then).unwrap_or_default().as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// Returns a rule with words in it.
+fn rule(words: Vec<(String, Style)>, width: u16, theme: Theme) -> Line<'static> {
+    let width = usize::from(width);
+    let mut spans = vec![Span::styled("──".to_owned(), theme.dim())];
+    let mut used = 2;
+    for (text, style) in words {
+        let text = cut(&format!(" {text} "), width.saturating_sub(used + 1));
+        used += width_of(&text) + 1;
+        spans.push(Span::styled(text, style));
+        spans.push(Span::styled("─".to_owned(), theme.dim()));
+    }
+    spans.push(Span::styled("─".repeat(width.saturating_sub(used)), theme.dim()));
+    Line::from(spans)
+}
+
+fn upper_rule(state: &State, width: u16, theme: Theme, now: Now) -> Line<'static> {
+    let mut words = Vec::new();
+    match state.page {
+        Page::History => words.push(("the last decisions".to_owned(), theme.plain())),
+        Page::Help => words.push(("what the keys do".to_owned(), theme.plain())),
+        Page::Prompt => {
+            if let (Some(place), true) = (state.place(), state.open.len() > 1) {
+                words.push((format!("{} of {}", place + 1, state.open.len()), theme.plain()));
+            }
+            if let Some(left) = state.prompt().and_then(|prompt| left_of(prompt, now)) {
+                let style = if left < SOON { theme.alarm() } else { theme.plain() };
+                words.push((format!("expires in {}", shortly(left)), style));
+            }
+        }
+    }
+    rule(words, width, theme)
+}
+
+fn lower_rule(state: &State, width: u16, theme: Theme) -> Line<'static> {
+    let (all, room) = state.drawn;
+    let mut words = Vec::new();
+    if all > room {
+        let last = (state.top + room).min(all);
+        let below = all - last;
+        words.push((format!("rows {}–{last} of {all}", state.top + 1), theme.plain()));
+        if below > 0 {
+            words.push((format!("▼ {below} more"), theme.warning()));
+        }
+    }
+    rule(words, width, theme)
+}
+
+/// Returns the rows of what is no prompt; none if one is shown, whose rows are then in the state.
+fn page(state: &mut State, width: u16, theme: Theme, now: Now) -> Option<Vec<Line<'static>>> {
+    match state.page {
+        Page::History => return Some(history(state, usize::MAX, width, theme, now)),
+        Page::Help => return Some(help(width, theme)),
+        Page::Prompt => {}
+    }
+    let Some(prompt) = state.prompt().cloned() else {
+        return Some(nothing_open(state, width, theme, now));
+    };
+    let drawn = state.content.take().filter(|(drawn, _)| *drawn == width);
+    let (_, content) = drawn.unwrap_or_else(|| {
+        let view = View {
+            width,
+            theme,
+            folds: &state.folds,
+            others_of_session: state.others_of_session(),
+        };
+        (width, content::of(&prompt, state.answers(), &view))
+    });
+    state.content = Some((width, content));
+    None
+}
+
+fn nothing_open(state: &State, width: u16, theme: Theme, now: Now) -> Vec<Line<'static>> {
+    let mut rows = Rows::new(width, theme);
+    let text = if state.services.connected > 0 {
+        "No open prompts; new ones appear here."
+    } else {
+        "Not connected; what is open appears here when the service answers."
+    };
+    rows.flow(0, &[(text.to_owned(), theme.plain())]);
+    if !state.history.is_empty() {
+        rows.blank();
+    }
+    rows.lines.extend(history(state, RECENT, width, theme, now));
+    rows.lines
+}
+
+fn history(state: &State, most: usize, width: u16, theme: Theme, now: Now) -> Vec<Line<'static>> {
+    let mut rows = Rows::new(width, theme);
+    if state.history.is_empty() && most > RECENT {
+        rows.flow(
+            0,
+            &[(
+                "Nothing has been decided since this approver began.".to_owned(),
+                theme.dim(),
+            )],
+        );
+    }
+    for past in state.history.iter().take(most) {
+        rows.flow(
+            10,
+            &[
+                (format!("{:>9} ", ago(past.when, now)), theme.dim()),
+                (format!("{}: ", past.subject), theme.plain()),
+                (past.outcome.clone(), theme.bold()),
+            ],
+        );
+    }
+    rows.lines
+}
+
+fn help(width: u16, theme: Theme) -> Vec<Line<'static>> {
+    let mut rows = Rows::new(width, theme);
+    for (key, what) in hints::HELP {
+        rows.flow(
+            8,
+            &[(format!("{key:<7} "), theme.bold()), (what.to_owned(), theme.plain())],
+        );
+    }
+    rows.lines
+}
+
+fn notice(state: &State, width: u16, theme: Theme) -> Vec<Line<'static>> {
+    let Some((weight, text)) = &state.notice else {
+        return Vec::new();
+    };
+    let style = match weight {
+        Weight::Note => theme.good(),
+        Weight::Problem => theme.bad(),
+    };
+    let mut rows = Rows::new(width, theme);
+    rows.flow(2, &[(text.clone(), style)]);
+    rows.lines
+}
+
+/// Returns the rows of the step that a key has begun.
+fn panel(state: &State, width: u16, theme: Theme) -> Panel {
+    if state.page != Page::Prompt {
+        return Panel::default();
+    }
+    match &state.step {
+        Step::Deciding => Panel::default(),
+        Step::Answering(answers) => match &answers.writing {
+            Some(field) => written("Your answer", None, field, width, theme),
+            None => Panel::default(),
+        },
+        Step::Message(field) => written("What should the model be told?", None, field, width, theme),
+        Step::Editing(field, problem) => written("What runs instead", problem.as_deref(), field, width, theme),
+        Step::Always(always) => always_panel(always, width, theme),
+        Step::Gone(why) => {
+            let mut rows = Rows::new(width, theme);
+            rows.flow(2, &[(why.clone(), theme.warning())]);
+            rows.flow(2, &[("What you had begun was not sent.".to_owned(), theme.bold())]);
+            Panel {
+                lines: rows.lines,
+                ..Panel::default()
+            }
+        }
+    }
+}
+
+/// Returns a text that is written, below what is asked and what is wrong with it.
+fn written(asked: &str, problem: Option<&str>, field: &Field, width: u16, theme: Theme) -> Panel {
+    let mut rows = Rows::new(width, theme);
+    rows.flow(2, &[(asked.to_owned(), theme.bold())]);
+    if let Some(problem) = problem {
+        rows.flow(2, &[(problem.to_owned(), theme.bad())]);
+    }
+    let mut lines = rows.lines;
+    let shown = field.show(width.saturating_sub(2));
+    let begin = lines.len();
+    for (number, row) in shown.rows.into_iter().enumerate() {
+        let margin = if number == 0 { "> " } else { "  " };
+        lines.push(Line::from(vec![
+            Span::styled(margin.to_owned(), theme.dim()),
+            Span::styled(row, theme.command()),
+        ]));
+    }
+    let (column, row) = shown.cursor;
+    Panel {
+        lines,
+        focus: begin + usize::from(row),
+        cursor: Some(column + 2),
+    }
+}
+
+fn always_panel(always: &Always, width: u16, theme: Theme) -> Panel {
+    let mut rows = Rows::new(width, theme);
+    rows.flow(
+        2,
+        &[(
+            "Allow this call, and from now on what matches:".to_owned(),
+            theme.bold(),
+        )],
+    );
+    let mut focus = 0;
+    for (number, choice) in always.choices.iter().enumerate() {
+        let is_here = number == always.at;
+        let here = if is_here { "▸" } else { " " };
+        let chosen = if choice.is_chosen { "[x]" } else { "[ ]" };
+        let style = if choice.is_chosen { theme.bold() } else { theme.plain() };
+        let mut row = vec![(format!("{here} {chosen} {}", printable(&choice.pattern)), style)];
+        if choice.is_broad {
+            row.push(("  broad".to_owned(), theme.warning()));
+        }
+        rows.flow(6, &row);
+        if is_here {
+            focus = rows.lines.len() - 1;
+        }
+    }
+    if let Some(problem) = &always.problem {
+        rows.flow(2, &[(problem.clone(), theme.bad())]);
+    }
+    let mut panel = Panel {
+        focus,
+        ..Panel::default()
+    };
+    match &always.stage {
+        Stage::Choosing => {}
+        Stage::ForGood => {
+            let text = "For good means: in every later run of the service, until somebody revokes it.";
+            rows.flow(2, &[(text.to_owned(), theme.warning())]);
+            panel.focus = rows.lines.len() - 1;
+        }
+        Stage::Limit(limit, field) => {
+            let asked = match limit {
+                Limit::Time => "For how long? (30m, 2h)",
+                Limit::Uses => "How many further times? (a number)",
+            };
+            let below = written(asked, None, field, width, theme);
+            panel.focus = rows.lines.len() + below.focus;
+            panel.cursor = below.cursor;
+            rows.lines.extend(below.lines);
+        }
+    }
+    panel.lines = rows.lines;
+    panel
+}
+
+/// Returns the keys in as many rows as they need; dim as long as none of them decides.
+fn keys(state: &State, width: u16, theme: Theme, now: Now) -> Vec<Line<'static>> {
+    let width = usize::from(width);
+    let is_ready = state.is_ready(now) || state.prompt().is_none();
+    let mut lines = Vec::new();
+    let mut row: Vec<Span<'static>> = Vec::new();
+    let mut used = 0;
+    for (key, what) in hints::of(state) {
+        let size = width_of(key) + 1 + width_of(what);
+        if used > 0 && used + 2 + size > width {
+            lines.push(Line::from(std::mem::take(&mut row)));
+            used = 0;
+        }
+        if used > 0 {
+            row.push(Span::raw("  "));
+            used += 2;
+        }
+        let (key_style, style) = if is_ready {
+            (theme.key(), theme.plain())
+        } else {
+            (theme.dim(), theme.dim())
+        };
+        row.push(Span::styled(key, key_style));
+        row.push(Span::styled(format!(" {what}"), style));
+        used += size;
+    }
+    lines.push(Line::from(row));
+    lines
+}
+
+#[cfg(test)]
+mod tests;

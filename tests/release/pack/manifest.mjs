@@ -1,0 +1,44 @@
+// Prints the package.json of a package of npm, made from that of the library:
+//
+//   manifest.mjs carrier CPU LIBC     of `toolgate-linux-CPU`, which has the program; LIBC is `glibc` if it needs that library
+//   manifest.mjs library CPU...       of `toolgate`: the library, with a command that starts the program of one of these
+
+import { readFileSync } from "node:fs";
+
+const library = JSON.parse(readFileSync(new URL("../../../clients/typescript/package.json", import.meta.url), "utf8"));
+const [kind, ...cpus] = process.argv.slice(2);
+
+function carrier(cpu, libc) {
+  const { version, license, author, repository, bugs, publishConfig } = library;
+  return {
+    name: `toolgate-linux-${cpu}`,
+    version,
+    description: `The program toolgate for Linux on ${cpu}; install the package toolgate`,
+    license,
+    author,
+    homepage: "https://github.com/toolgate/toolgate#readme",
+    repository: { type: repository.type, url: repository.url },
+    bugs,
+    publishConfig,
+    os: ["linux"],
+    cpu: [cpu],
+    ...(libc ? { libc: [libc] } : {}),
+    // A program cannot be executed inside of an archive, where Yarn would leave it.
+    preferUnplugged: true,
+    files: ["bin", "share"],
+  };
+}
+
+function withProgram(cpus) {
+  return {
+    ...library,
+    bin: { toolgate: "bin/toolgate.js" },
+    files: ["bin", ...library.files],
+    optionalDependencies: Object.fromEntries(cpus.map((cpu) => [`toolgate-linux-${cpu}`, library.version])),
+    // They are made already, and the tools for it are not in the folder that is packed.
+    scripts: undefined,
+    devDependencies: undefined,
+  };
+}
+
+console.log(JSON.stringify(kind === "carrier" ? carrier(...cpus) : withProgram(cpus), null, 2));
