@@ -20,7 +20,7 @@ use toolgate_ledger::wire::HEARTBEAT;
 use toolgate_model::{PromptId, WorkspaceSet};
 use toolgate_server::grpc::Closing;
 use toolgate_store::ledger::Ledger;
-use toolgate_store::{StoreError, prompts_at_once};
+use toolgate_store::{StoreError, read_prompts};
 
 /// How often it is looked whether prompts have changed, should nobody say so.
 const LOOK: Duration = Duration::from_millis(500);
@@ -187,19 +187,14 @@ impl Followers {
 async fn changes(ledger: &dyn Ledger, known: &mut Known, changed: &mut BTreeSet<String>) -> Result<(), StoreError> {
     let open = ledger.open_prompts().await?.into_iter().collect();
     let new = new_ones(open, known, changed);
-    let mut at_once = prompts_at_once(ledger, new.iter().map(|(id, _)| id)).await;
-    for (id, revision) in new {
-        let found = match at_once.remove(&id) {
-            Some(prompt) => Ok(Some(prompt)),
-            None => ledger.prompt(&id).await,
-        };
+    let found = read_prompts(ledger, new.iter().map(|(id, _)| id.clone())).await?;
+    for ((id, found), (_, revision)) in found.into_iter().zip(new) {
         match found {
             Ok(Some(prompt)) => {
                 changed.insert(prompt.workspace.clone());
                 known.insert(id, (revision, prompt.workspace));
             }
             Ok(None) => {}
-            Err(error @ StoreError::Unavailable(_)) => return Err(error),
             // One that cannot be read, perhaps of a newer release, keeps back no other.
             Err(error) => tracing::debug!(prompt = %id, %error, "a prompt cannot be read"),
         }

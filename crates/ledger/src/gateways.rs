@@ -129,8 +129,10 @@ impl Gateway {
 enum Attempt<A> {
     Answered(A),
     Refused(StoreError),
-    /// A gateway has answered that its store is away, or that it has too much to do.
-    Away(String, bool),
+    /// A gateway has answered that its store is away.
+    Away(String),
+    /// A gateway has answered that it has too much to do.
+    Busy(String),
     /// No gateway has answered.
     Lost(String),
 }
@@ -303,8 +305,8 @@ impl Gateways {
             let (problem, is_busy) = match attempt {
                 Attempt::Answered(answer) => return Ok(Ok(answer)),
                 Attempt::Refused(error) => return Ok(Err(error)),
-                Attempt::Away(problem, is_busy) => (problem, is_busy),
-                Attempt::Lost(problem) => (problem, false),
+                Attempt::Busy(problem) => (problem, true),
+                Attempt::Away(problem) | Attempt::Lost(problem) => (problem, false),
             };
             if is_alone {
                 self.leave(all, at, &problem);
@@ -376,7 +378,10 @@ impl Gateways {
             Some(StoreError::Unavailable(why)) => {
                 self.accepts(gateway);
                 self.is_away(gateway, sent);
-                Attempt::Away(why, status.code() == Code::ResourceExhausted)
+                match status.code() == Code::ResourceExhausted {
+                    true => Attempt::Busy(why),
+                    false => Attempt::Away(why),
+                }
             }
             Some(error) => {
                 self.accepts(gateway);

@@ -394,27 +394,39 @@ pub trait Prompts: Send + Sync + 'static {
     }
 }
 
-/// Prompts that [`prompts_at_once`] reads with one request.
+/// Prompts that [`read_prompts`] reads with one request.
 const PROMPTS_AT_ONCE: usize = 64;
 
-/// Reads prompts with few requests: where hundreds come in a second, one request for each would fall behind. What is missing of the
-/// answer is to be read by itself: it is not stored any more, or keeps others from being read, or the gateway is an older one.
-pub async fn prompts_at_once<'a>(
+/// Reads prompts with few requests: where hundreds come in a second, one request for each would fall behind. What is missing of an
+/// answer is read by itself: it is not stored any more, or keeps others from being read, or the gateway is an older one. Returns
+/// what was found, in the order of the ids; an error only if the store is away.
+pub async fn read_prompts(
     store: &(impl Prompts + ?Sized),
-    ids: impl Iterator<Item = &'a PromptId>,
-) -> HashMap<PromptId, Prompt> {
-    let (ids, mut found): (Vec<PromptId>, _) = (ids.cloned().collect(), HashMap::new());
+    ids: impl IntoIterator<Item = PromptId>,
+) -> Result<Vec<(PromptId, Result<Option<Prompt>, StoreError>)>, StoreError> {
+    let (ids, mut at_once): (Vec<PromptId>, _) = (ids.into_iter().collect(), HashMap::new());
     for some in ids.chunks(PROMPTS_AT_ONCE).filter(|some| some.len() > 1) {
         let filter = PromptFilter {
             ids: some.to_vec(),
             ..PromptFilter::default()
         };
         match store.prompts(&filter, some.len()).await {
-            Ok(prompts) => found.extend(prompts.into_iter().map(|prompt| (prompt.id.clone(), prompt))),
+            Ok(prompts) => at_once.extend(prompts.into_iter().map(|prompt| (prompt.id.clone(), prompt))),
             Err(error) => tracing::debug!(%error, "prompts cannot be read at once"),
         }
     }
-    found
+    let mut found = Vec::with_capacity(ids.len());
+    for id in ids {
+        let prompt = match at_once.remove(&id) {
+            Some(prompt) => Ok(Some(prompt)),
+            None => match store.prompt(&id).await {
+                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                prompt => prompt,
+            },
+        };
+        found.push((id, prompt));
+    }
+    Ok(found)
 }
 
 /// Facts of sessions that outlive a call. A session of the same id in another workspace has its own.

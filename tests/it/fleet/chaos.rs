@@ -393,7 +393,6 @@ async fn everything_dies(size: Size, seed: u64) {
         let approver = Approver {
             gateways: gateways(number),
             number,
-            not_yet: &[],
         };
         others.spawn(approver.approve(seen.accepted.clone(), over.clone()));
     }

@@ -138,7 +138,6 @@ fn gateways_are_replaced_under_load_and_no_call_is_lost() {
             let approver = Approver {
                 gateways: gateways(number),
                 number,
-                not_yet: &[],
             };
             others.spawn(approver.approve(seen.accepted.clone(), over.clone()));
         }

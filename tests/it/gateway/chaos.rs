@@ -115,8 +115,6 @@ fn every_prompt_is_decided_once_whatever_dies() {
                     next: number,
                 },
                 number,
-                // Its worker has just come back, and does not wait for the prompt yet.
-                not_yet: &[ReplyResult::OtherInstance],
             };
             approvers.spawn(approver.approve(seen.accepted.clone(), stop.clone()));
         }

@@ -9,11 +9,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::watch_prompts_response::Message;
 use toolgate_contract::*;
 
-use super::setup::{CARL, Shown};
-use crate::support::{everybody, reply};
+use super::setup::{ANNA, CARL, Shown};
+use crate::support::{everybody, failed, reply};
 
 /// How long a client waits before it tries again.
 pub(crate) const AGAIN: Duration = Duration::from_millis(50);
@@ -43,8 +44,6 @@ pub(crate) type Accepted = Mutex<BTreeMap<String, (String, BTreeSet<String>)>>;
 pub(crate) struct Approver {
     pub(crate) gateways: Gateways,
     pub(crate) number: usize,
-    /// What is said of a reply that is to be sent again.
-    pub(crate) not_yet: &'static [ReplyResult],
 }
 
 impl Approver {
@@ -103,9 +102,26 @@ impl Approver {
                         return;
                     }
                     ReplyResult::AlreadyResolved => return,
-                    result if self.not_yet.contains(&result) => {}
+                    // Its call died before it was recorded to wait for the prompt.
+                    ReplyResult::Withdrawn => return self.is_lost(prompt.call_id).await,
                     other => panic!("{other:?} for {prompt:?}"),
                 }
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Waits until a call has ended, which is lost.
+    async fn is_lost(mut self, call_id: String) {
+        loop {
+            let mut client = ToolServiceClient::with_interceptor(self.gateways.next(), Shown(ANNA, None));
+            let request = GetCallRequest { call_id: call_id.clone() };
+            if let Ok(Ok(answer)) = timeout(PATIENCE, client.get_call(request)).await
+                && let call = answer.into_inner().call.unwrap()
+                && call.ending.is_some()
+            {
+                assert_eq!(failed(&call).reason(), FailureReason::Lost);
+                return;
             }
             sleep(AGAIN).await;
         }

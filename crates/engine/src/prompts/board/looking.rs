@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use toolgate_model::{Decision, Prompt, PromptId, PromptOutcome, PromptState};
 use toolgate_store::outage::{self, Outage};
-use toolgate_store::{Interest, StoreError, prompts_at_once};
+use toolgate_store::{Interest, StoreError, read_prompts};
 
 use super::Board;
 
@@ -143,30 +143,20 @@ impl Board {
             return Ok(());
         }
         let wanted: Vec<_> = changed.into_iter().chain(gone.into_iter().map(|id| (id, 0))).collect();
-        let mut at_once = prompts_at_once(&*self.store, wanted.iter().map(|(id, _)| id)).await;
-        let mut found = Vec::with_capacity(wanted.len());
-        for (id, revision) in wanted {
-            if let Some(prompt) = at_once.remove(&id) {
-                found.push((id, revision, Some(prompt)));
-                continue;
-            }
-            // One that cannot be read, perhaps of a newer release, keeps back no other.
-            match self.store.prompt(&id).await {
-                Ok(prompt) => found.push((id, revision, prompt)),
+        let found = read_prompts(&*self.store, wanted.iter().map(|(id, _)| id.clone())).await?;
+        // First, so that whoever is woken is judged by what was granted with the reply.
+        let grants = self.store.grants(&self.instance).await?;
+        self.state().grants.replace(grants);
+        for ((id, prompt), (_, revision)) in found.into_iter().zip(wanted) {
+            match prompt {
+                Ok(Some(prompt)) if prompt.state == PromptState::Open => self.show(Arc::new(prompt), revision),
+                Ok(Some(prompt)) => drop(self.ended(prompt)),
+                Ok(None) => self.vanished(&id),
+                // One that cannot be read, perhaps of a newer release, keeps back no other.
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(prompt = %id, error, "a prompt cannot be read");
                 }
-            }
-        }
-        // First, so that whoever is woken is judged by what was granted with the reply.
-        let grants = self.store.grants(&self.instance).await?;
-        self.state().grants.replace(grants);
-        for (id, revision, prompt) in found {
-            match prompt {
-                Some(prompt) if prompt.state == PromptState::Open => self.show(Arc::new(prompt), revision),
-                Some(prompt) => drop(self.ended(prompt)),
-                None => self.vanished(&id),
             }
         }
         Ok(())
