@@ -9,7 +9,7 @@ async fn with_console() -> Server {
     Server::with(Setup::tcp().env("TOOLGATE_CONSOLE", "1")).await
 }
 
-/// An HTTP/1.1 response: status, head in lower case, body.
+/// An HTTP/1.1 response: status, head, body.
 struct Answer {
     status: u16,
     head: String,
@@ -18,9 +18,9 @@ struct Answer {
 
 impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines();
-        let mut found = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        found.next()
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        let (_, value) = fields.find(|(field, _)| field.eq_ignore_ascii_case(name))?;
+        Some(value)
     }
 }
 
@@ -43,7 +43,7 @@ async fn send(server: &Server, line: &str, headers: &str, body: &[u8]) -> Answer
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).await.unwrap();
     let split = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
-    let head = String::from_utf8_lossy(&bytes[..split]).to_lowercase();
+    let head = String::from_utf8_lossy(&bytes[..split]).into_owned();
     Answer {
         status: head[9..12].parse().unwrap(),
         body: bytes[split + 4..].to_vec(),
@@ -104,7 +104,7 @@ fn the_page_may_do_little_and_nothing_may_frame_it() {
             assert!(!policy.contains("unsafe"), "{policy}");
             for (name, value) in [
                 ("x-content-type-options", "nosniff"),
-                ("x-frame-options", "deny"),
+                ("x-frame-options", "DENY"),
                 ("referrer-policy", "no-referrer"),
                 ("cross-origin-opener-policy", "same-origin"),
                 ("cache-control", "no-cache"),
@@ -217,7 +217,7 @@ fn nothing_else_is_served() {
             let answer = ask(&server, &format!("{method} /console/"), "").await;
             assert_eq!(
                 (answer.status, answer.header("allow")),
-                (405, Some("get, head")),
+                (405, Some("GET, HEAD")),
                 "{method}"
             );
         }

@@ -14,7 +14,9 @@ unset CARGO_TARGET_DIR
 all=(python typescript java go rust program cargo)
 repository=https://github.com/toolgate/toolgate
 version="$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)"
-printed="${RESULTS:-$(mktemp)}"
+rows="$(mktemp)" || exit 1
+trap 'rm -f "$rows"' EXIT
+printed="${RESULTS:-$rows}"
 mkdir -p "$work" || exit 1
 
 fail() {
@@ -49,7 +51,7 @@ serve() {
     HOME="$folder" XDG_CONFIG_HOME="$folder" "$TOOLGATE_BIN" serve --no-tcp --socket "$socket" --data-dir "$folder/data" \
         --workspace "default=$folder/work" >"$folder/log" 2>&1 </dev/null &
     service=$!
-    trap 'kill "$service" 2>/dev/null; wait "$service" 2>/dev/null; rm -rf "$folder"' EXIT
+    trap 'kill "$service" 2>/dev/null; wait "$service" 2>/dev/null; rm -rf "$folder" "$rows"' EXIT
     local left=600
     until [[ -S "$socket" ]]; do
         ((left-- > 0)) && kill -0 "$service" 2>/dev/null || { cat "$folder/log" >&2; exit 1; }
