@@ -83,9 +83,11 @@ async fn columns(client: &tokio_postgres::Client) -> Vec<(String, String, bool)>
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }
 
-/// The conditions on tables: what a release before knows nothing of could refuse what it writes.
+/// The conditions on tables: what a release before knows nothing of could refuse what it writes. That a column must have a value is
+/// one of them since PostgreSQL 18; [`columns`] has it already.
 async fn conditions(client: &tokio_postgres::Client) -> Vec<String> {
-    let sql = "SELECT conrelid::regclass || ': ' || pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    let sql = "SELECT conrelid::regclass || ': ' || pg_get_constraintdef(oid) FROM pg_constraint
+               WHERE connamespace = 'public'::regnamespace AND contype <> 'n'
                UNION ALL SELECT tablename || ': ' || indexdef FROM pg_indexes WHERE schemaname = 'public' AND indexdef LIKE '% UNIQUE %'
                UNION ALL SELECT tgrelid::regclass || ': ' || tgname FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1";
     let rows = client.query(sql, &[]).await.unwrap();
