@@ -48,6 +48,9 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
             let head = format!("{tool} asks for permission: {permission}");
             let mut text = paint.text(Look::Yellow, &head);
             render_permission(&mut text, request, paint);
+            for (key, value) in untold_input(prompt, request) {
+                render_metadata(&mut text, &key, &value, paint);
+            }
             text
         }
         Some(prompt::Request::Questions(request)) => {
@@ -151,6 +154,40 @@ pub(super) fn is_shown(request: &PermissionRequest, key: &str, value: &Value) ->
         }
         _ => false,
     }
+}
+
+/// Returns the fields of a call's input that nothing else of its prompt tells; none if there is a diff, which is what the input does.
+pub(super) fn untold_input(prompt: &Prompt, request: &PermissionRequest) -> Vec<(String, Value)> {
+    let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
+    if metadata.contains_key("diff") || metadata.contains_key("patch") {
+        return Vec::new();
+    }
+    let Ok(Value::Object(input)) = serde_json::from_str(&prompt.input_json) else {
+        return Vec::new();
+    };
+    let texts = metadata.values().filter_map(Value::as_str);
+    let texts = texts.chain(request.patterns.iter().map(String::as_str));
+    let texts: Vec<&str> = texts.chain([request.title.as_str()]).collect();
+    let is_same = |one: Option<&Value>, other: &Value| {
+        one.is_some_and(|one| one == other || one.as_f64().is_some() && one.as_f64() == other.as_f64())
+    };
+    let is_told = |key: &str, value: &Value| {
+        is_same(metadata.get(key), value)
+            || is_same(metadata.get("input").and_then(|input| input.get(key)), value)
+            || value
+                .as_str()
+                .is_some_and(|text| texts.iter().any(|told| is_path_or_same(told, text)))
+    };
+    let untold = input
+        .into_iter()
+        .filter(|(key, value)| !value.is_null() && !is_told(key, value));
+    untold.collect()
+}
+
+/// Says whether a text is told by another one: the same, or the same path from further up.
+fn is_path_or_same(told: &str, text: &str) -> bool {
+    let before = told.strip_suffix(text.strip_prefix("./").unwrap_or(text));
+    before.is_some_and(|before| before.is_empty() || before.starts_with('/') && before.ends_with('/'))
 }
 
 /// Returns the word for a verdict, as wide as the others.

@@ -4,7 +4,6 @@
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
-use futures_util::StreamExt as _;
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::json::from_json;
 use toolgate_contract::{ChannelResponse, PromptDecision, PromptReply};
@@ -38,7 +37,7 @@ pub(super) async fn serve(
             return Ok(Exit::Completed);
         }
         let step = tokio::select! {
-            Some((index, news)) = sources.news.next() => Step::News(index, news),
+            Some((index, news)) = sources.next() => Step::News(index, news),
             line = next_line(&mut lines) => Step::Line(line),
             _ = look.tick() => Step::Look,
             () = interrupts.next() => Step::Interrupt,
@@ -67,7 +66,7 @@ pub(super) async fn serve(
             },
             Step::Line(None) => lines = None,
             Step::Look => {
-                sources.look().await;
+                sources.look();
                 desk.give_up(&sources);
             }
             Step::Interrupt => return Ok(Exit::Interrupted),

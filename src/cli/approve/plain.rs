@@ -6,7 +6,6 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 
-use futures_util::StreamExt as _;
 use toolgate_client::Decision;
 use toolgate_contract::{Prompt, PromptReply, PromptReplyResult, PromptState, ReplyResult};
 
@@ -63,7 +62,7 @@ pub(super) async fn serve(
     loop {
         let mut answer = plain.asking.as_mut().map(|asking| &mut asking.answer);
         let step = tokio::select! {
-            Some((index, news)) = sources.news.next() => Step::News(index, news),
+            Some((index, news)) = sources.next() => Step::News(index, news),
             answer = pending_if_none(&mut answer) => Step::Answer(answer),
             _ = look.tick() => Step::Look,
             () = interrupts.next() => Step::Interrupt,
@@ -83,7 +82,7 @@ pub(super) async fn serve(
                 }
             }
             Step::Look => {
-                sources.look().await;
+                sources.look();
                 desk.give_up(&sources);
             }
             Step::Interrupt => return Ok(Exit::Interrupted),

@@ -25,9 +25,9 @@ mod tty;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crossterm::event::{Event, KeyEventKind};
-use futures_util::StreamExt as _;
 use toolgate_client::Decision;
 
 use self::state::{Effect, Now, State};
@@ -43,6 +43,9 @@ use crate::cli::terminal::Terminal;
 
 pub(super) use self::tty::can_show;
 
+/// How long a person who leaves waits until services have taken the last replies.
+const LAST_REPLIES: Duration = Duration::from_secs(3);
+
 type Editing = Pin<Box<dyn Future<Output = io::Result<String>> + Send>>;
 
 enum Step {
@@ -52,6 +55,8 @@ enum Step {
     Look,
     Time,
     Interrupt,
+    /// Whoever leaves does not wait any longer.
+    Late,
 }
 
 /// Answers until the person leaves, or no service is left that takes replies.
@@ -66,20 +71,26 @@ pub(super) async fn serve(
     let mut tty = Tty::take(terminal.out.0, terminal.shows_notes).map_err(Failure::Terminal)?;
     let mut editing: Option<Editing> = None;
     let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut leaving: Option<(Exit, Pin<Box<tokio::time::Sleep>>)> = None;
     loop {
+        if let Some((exit, _)) = leaving.as_ref().filter(|_| !desk.expects_results()) {
+            return Ok(*exit);
+        }
         let connected = sources.list.iter().filter(|source| source.requests.is_some());
         let wanted = sources.list.iter().filter(|source| !source.is_over());
         state.services.set(connected.count(), wanted.count());
-        tty.draw(&mut state, Now::read()).map_err(Failure::Terminal)?;
+        tty.draw(&mut state).map_err(Failure::Terminal)?;
         let change = state.changes_in(Now::read());
         let mut change = change.map(|pause| Box::pin(tokio::time::sleep(pause)));
+        let mut late = leaving.as_mut().map(|(_, late)| late);
         let step = tokio::select! {
-            Some((index, news)) = sources.news.next() => Step::News(index, news),
+            Some((index, news)) = sources.next() => Step::News(index, news),
             event = tty.event() => Step::Event(event),
             edited = pending_if_none(&mut editing) => Step::Edited(edited),
             () = pending_if_none(&mut change) => Step::Time,
             _ = look.tick() => Step::Look,
             () = interrupts.next() => Step::Interrupt,
+            () = pending_if_none(&mut late) => Step::Late,
         };
         let now = Now::read();
         let effect = match step {
@@ -109,12 +120,17 @@ pub(super) async fn serve(
                 if tty::is_gone() {
                     return Ok(Exit::Interrupted);
                 }
-                sources.look().await;
+                sources.look();
                 desk.give_up(&sources);
                 None
             }
             Step::Time => None,
-            Step::Interrupt => return Ok(Exit::Interrupted),
+            Step::Interrupt => Some(Effect::Leave(Exit::Interrupted)),
+            Step::Late => {
+                drop(tty);
+                terminal.inform("left before the service said that it took the last reply");
+                return Ok(leaving.map_or(Exit::Interrupted, |(exit, _)| exit));
+            }
         };
         match effect {
             None => {}
@@ -126,8 +142,16 @@ pub(super) async fn serve(
                 tty.pause();
                 editing = Some(Box::pin(editor::edit(text, is_command)));
             }
+            // What was decided last is on its way; whoever does not want to wait for that leaves again.
+            Some(Effect::Leave(exit)) if leaving.is_none() && desk.expects_results() => {
+                state.note("Leaving when the service has taken the last reply.");
+                leaving = Some((exit, Box::pin(tokio::time::sleep(LAST_REPLIES))));
+            }
             Some(Effect::Leave(exit)) => return Ok(exit),
-            Some(Effect::Suspend) => tty.suspend().await.map_err(Failure::Terminal)?,
+            Some(Effect::Suspend) => {
+                tty.suspend().await.map_err(Failure::Terminal)?;
+                state.comes_up(Now::read());
+            }
             Some(Effect::Redraw) => tty.clear().map_err(Failure::Terminal)?,
         }
     }

@@ -1,11 +1,13 @@
 //! The services whose prompts are answered: a channel to each, opened again when it breaks.
 //!
-//! *Invariant:* a service that was started meanwhile is found, and one that is gone is not tried again.
+//! *Invariant:* a service that was started meanwhile is found, and one that is gone is not tried again. Nothing here waits for a service
+//! that does not answer, except the one call that begins to listen to those that were there first.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::stream::{self, SelectAll};
+use futures_util::stream::{self, FuturesUnordered, SelectAll};
 use futures_util::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +33,9 @@ pub(super) enum News {
 
 type NewsStream = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
 
+/// A service that was found, and the connection to it, or why there is none.
+type Attempt = Pin<Box<dyn Future<Output = (Instance, Result<(Client, ChannelOpen), Failure>)> + Send>>;
+
 /// One service whose prompts are answered.
 pub(super) struct Source {
     pub(super) url: String,
@@ -53,7 +58,10 @@ pub(super) struct Sources {
     sessions: Vec<String>,
     name: String,
     pub(super) list: Vec<Source>,
-    pub(super) news: SelectAll<NewsStream>,
+    news: SelectAll<NewsStream>,
+    /// Connections to services that were started meanwhile, and the ids of these services.
+    attempts: FuturesUnordered<Attempt>,
+    attempted: HashSet<String>,
 }
 
 impl Source {
@@ -80,21 +88,43 @@ impl Sources {
             name,
             list: Vec::new(),
             news: SelectAll::new(),
+            attempts: FuturesUnordered::new(),
+            attempted: HashSet::new(),
+        }
+    }
+
+    /// Returns what the next service says.
+    pub(super) async fn next(&mut self) -> Option<(usize, News)> {
+        loop {
+            tokio::select! {
+                Some(news) = self.news.next() => return Some(news),
+                Some((instance, connected)) = self.attempts.next() => {
+                    self.attempted.remove(&instance.id);
+                    match connected {
+                        Ok((client, open)) => self.listen(&instance, client, open),
+                        // One that does not answer yet is tried again with the next look.
+                        Err(failure) => tracing::debug!("{}: {failure}", instance.url),
+                    }
+                }
+                else => return None,
+            }
         }
     }
 
     /// Begins to listen to a service.
     pub(super) async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
-        let filter = PromptFilter {
-            workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
-            all: self.sessions.is_empty(),
-            session_ids: self.sessions.clone(),
-            client_ids: Vec::new(),
-        };
-        let open = ChannelOpen {
-            name: self.name.clone(),
-            filter: Some(filter),
-        };
+        let open = opening(
+            &client,
+            self.workspace.as_deref(),
+            self.sessions.clone(),
+            self.name.clone(),
+        )
+        .await?;
+        self.listen(instance, client, open);
+        Ok(())
+    }
+
+    fn listen(&mut self, instance: &Instance, client: Client, open: ChannelOpen) {
         let over = CancellationToken::new();
         let index = self.list.len();
         let news = channel_news(client, open).map(move |news| (index, news));
@@ -108,12 +138,11 @@ impl Sources {
             is_heard: false,
             over,
         });
-        Ok(())
     }
 
     /// Listens to services that were started meanwhile; those that are gone are not tried again. One that was named is the
     /// only one.
-    pub(super) async fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         if self.globals.server.is_some() {
             return;
         }
@@ -127,17 +156,41 @@ impl Sources {
         for instance in running {
             let is_known =
                 |source: &Source| source.id == instance.id || (source.id.is_empty() && source.url == instance.url);
-            if self.list.iter().any(is_known) {
+            if self.list.iter().any(is_known) || !self.attempted.insert(instance.id.clone()) {
                 continue;
             }
-            // One that does not answer yet is tried again with the next look.
-            if let Ok(client) = connection::connect_to(&instance.url, &self.globals.credentials).await
-                && let Err(failure) = self.add(&instance, client).await
-            {
-                tracing::warn!("{}: {failure}", instance.url);
-            }
+            let credentials = self.globals.credentials.clone();
+            let (workspace, sessions, name) = (self.workspace.clone(), self.sessions.clone(), self.name.clone());
+            self.attempts.push(Box::pin(async move {
+                let connected = async {
+                    let client = connection::connect_to(&instance.url, &credentials).await?;
+                    let open = opening(&client, workspace.as_deref(), sessions, name).await?;
+                    Ok((client, open))
+                };
+                let connected = connected.await;
+                (instance, connected)
+            }));
         }
     }
+}
+
+/// Says to a service who listens, and to which prompts.
+async fn opening(
+    client: &Client,
+    workspace: Option<&str>,
+    sessions: Vec<String>,
+    name: String,
+) -> Result<ChannelOpen, Failure> {
+    let filter = PromptFilter {
+        workspace: connection::workspace_filter(client, workspace).await?,
+        all: sessions.is_empty(),
+        session_ids: sessions,
+        client_ids: Vec::new(),
+    };
+    Ok(ChannelOpen {
+        name,
+        filter: Some(filter),
+    })
 }
 
 /// Tells what a service says; a lost connection is opened again.

@@ -34,9 +34,14 @@ impl Person {
     /// Sits down with these variables in their environment.
     fn with(server: &Server, name: &str, variables: &[(&str, &str)]) -> Self {
         let url = format!("unix:{}", server.folder().join("s").display());
+        Self::started(&["approve", "--server", &url, "--name", name], variables)
+    }
+
+    /// Starts the program with these arguments and variables.
+    fn started(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command
-            .args(["approve", "--server", &url, "--name", name])
+            .args(args)
             .env_clear()
             .env("HOME", "/nowhere")
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -56,10 +61,16 @@ impl Person {
         rows.join("\n").trim_end().to_owned()
     }
 
+    /// Says whether what was drawn last is there to its end, where the cursor is hidden or has its place.
+    fn is_whole(&self) -> bool {
+        let end = Regex::new("\x1b\\[\\?25(l|h\x1b\\[[0-9;]*H)$").unwrap();
+        end.is_match(&self.pty.raw())
+    }
+
     async fn sees(&self, text: &str) {
         let what = format!("{text:?} on the screen");
         let found = async {
-            eventually(&what, async || self.picture().contains(text)).await;
+            eventually(&what, async || self.is_whole() && self.picture().contains(text)).await;
         };
         found.await;
     }
@@ -71,6 +82,9 @@ impl Person {
     /// Waits until the keys at the foot are alight: what is shown takes keys.
     async fn may_press(&self) {
         eventually("the prompt takes keys", async || {
+            if !self.is_whole() {
+                return false;
+            }
             let emulator = self.pty.emulated(self.columns, self.rows);
             let lines: Vec<_> = emulator.screen().visible_lines().collect();
             let last = lines.iter().rposition(|line| !line.text().trim().is_empty());
@@ -92,8 +106,7 @@ impl Person {
         self.pty.resize(columns, rows);
         eventually("the screen is drawn anew", async || {
             let raw = self.pty.raw();
-            let cleared = raw[before..].find("\x1b[2J").map(|at| &raw[before + at..]);
-            cleared.is_some_and(|drawn| drawn.contains(" leave"))
+            raw[before..].contains("\x1b[2J") && self.is_whole() && self.picture().contains("q leave")
         })
         .await;
     }
@@ -135,6 +148,10 @@ impl Person {
     /// Waits for the end of the program; the terminal is as it was before.
     async fn left(mut self) -> i32 {
         let code = self.pty.ended().await;
+        assert!(
+            !self.pty.raw().contains("\x1b[6n"),
+            "not every terminal says where the cursor is"
+        );
         assert!(!self.pty.waits_for_key(), "the terminal reads lines again");
         eventually("the other page is left", async || {
             let raw = self.pty.raw();
@@ -153,23 +170,24 @@ fn a_prompt_fills_the_screen_and_is_answered() {
         let server = Server::with(asks()).await;
         let mut ann = Person::at(&server, "ann");
         ann.sees("No open prompts").await;
-        let command = "ls && echo one >> ran";
-        let (stream, prompt) = ask(&server, "one", bash(command)).await;
-        ann.sees("$ ls && echo one >> ran").await;
+        let (stream, prompt) = ask(&server, "one", bash("ls && echo one")).await;
+        ann.sees("$ ls && echo one").await;
         ann.may_press().await;
         ann.check("command", &server).await;
         ann.resize(40, 24).await;
-        ann.sees("$ ls && echo one >> ran").await;
+        ann.sees("$ ls && echo one").await;
         ann.check("command-40", &server).await;
         ann.resize(80, 24).await;
         ann.presses("o").await;
         ann.sees("allowed once: bash").await;
-        collect(stream).await.unwrap();
+        match end_of(&collect(stream).await.unwrap()) {
+            call::Ending::Completed(end) => assert!(end.output.contains("one"), "{}", end.output),
+            other => panic!("{other:?}"),
+        }
         assert_eq!(
             decided(&server, &prompt).await,
             (PromptDecision::Once, "ann".to_owned())
         );
-        assert_eq!(ran(&server), ["one"]);
         ann.pty.press_now('h');
         ann.sees("allowed once by ann").await;
         ann.pty.press_now('q');
@@ -385,6 +403,51 @@ fn a_service_that_was_lost_comes_back() {
         // The log is told below the screen, not over it.
         ann.pty.press_now('q');
         assert_eq!(ann.left().await, 0);
+    });
+}
+
+#[test]
+fn several_services_are_answered_on_one_screen() {
+    test(async {
+        let first = Server::with(asks()).await;
+        let home = first.folder().join("home").display().to_string();
+        let mut second = Server::with(asks().env("HOME", &home)).await;
+        let mut ann = Person::started(&["approve", "--name", "ann"], &[("HOME", &home)]);
+        ann.sees("2 services").await;
+        let (_, one) = ask(&first, "one", bash("echo one >> ran")).await;
+        let (_, two) = ask(&second, "two", bash("echo two >> ran")).await;
+        ann.sees("1 of 2").await;
+        ann.presses("o").await;
+        ann.sees(" 1 open prompt").await;
+        ann.presses("o").await;
+        for (server, prompt) in [(&first, &one), (&second, &two)] {
+            assert_eq!(decided(server, prompt).await, (PromptDecision::Once, "ann".to_owned()));
+        }
+        // One that is started meanwhile is found, and one that is gone is not waited for.
+        let third = Server::with(asks().env("HOME", &home)).await;
+        ann.sees("3 services").await;
+        second.kill9().await;
+        ann.sees("· 2 services").await;
+        let (_, three) = ask(&third, "three", bash("echo three >> ran")).await;
+        ann.sees("$ echo three").await;
+        ann.presses("r").await;
+        assert_eq!(decided(&third, &three).await.0, PromptDecision::Reject);
+        ann.pty.press_now('q');
+        assert_eq!(ann.left().await, 0);
+    });
+}
+
+#[test]
+fn who_leaves_at_once_has_decided() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let mut ann = Person::at(&server, "ann");
+        let (stream, prompt) = ask(&server, "one", bash("echo one >> ran")).await;
+        ann.sees("$ echo one").await;
+        ann.presses("oq").await;
+        assert_eq!(ann.left().await, 0);
+        collect(stream).await.unwrap();
+        assert_eq!(decided(&server, &prompt).await.0, PromptDecision::Once);
     });
 }
 

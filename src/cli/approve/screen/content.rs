@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use prost_types::value::Kind;
 use ratatui::text::Line;
 use serde_json::Value;
 use toolgate_contract::json::struct_to_json;
@@ -15,7 +16,7 @@ use super::questions::Answers;
 use super::risk::{Risk, riskiest};
 use super::rows::{Piece, Rows};
 use super::theme::Theme;
-use crate::cli::prompt::is_shown;
+use crate::cli::prompt::{self as words, is_shown};
 use crate::cli::terminal::{counted, on_one_line};
 
 /// Which files of a diff are folded, where a person has said so.
@@ -27,6 +28,8 @@ pub(super) struct Content {
     pub(super) lines: Vec<Line<'static>>,
     /// Where the row of each file of its diff is.
     pub(super) files: Vec<usize>,
+    /// Where the part is that deserves the closest look.
+    pub(super) marked: Option<usize>,
 }
 
 /// What a prompt is shown with.
@@ -63,18 +66,18 @@ pub(super) fn of(prompt: &Prompt, answers: Option<&Answers>, view: &View<'_>) ->
                 let asks = format!(" asks for permission: {}", on_one_line(&request.permission));
                 head.push((asks, theme.warning()));
             }
-            if !request.title.is_empty() {
+            if !request.title.is_empty() && request.title != prompt.tool {
                 head.push((format!(" · {}", on_one_line(&request.title)), theme.bold()));
             }
             rows.flow(2, &head);
-            permission(&mut rows, &mut content.files, prompt, request, view);
+            permission(&mut rows, &mut content, prompt, request, view);
         }
         Some(prompt::Request::Questions(request)) => {
             let asks = (format!("{tool} asks you"), theme.warning());
             let number = answers.map_or(0, |answers| answers.question);
             let count = request.questions.len();
             let of = if count > 1 {
-                format!(" · question {} of {count}", number + 1)
+                format!(" · {} of {count}", number + 1)
             } else {
                 String::new()
             };
@@ -95,7 +98,7 @@ pub(super) fn of(prompt: &Prompt, answers: Option<&Answers>, view: &View<'_>) ->
     content
 }
 
-fn permission(rows: &mut Rows, files: &mut Vec<usize>, prompt: &Prompt, request: &PermissionRequest, view: &View<'_>) {
+fn permission(rows: &mut Rows, content: &mut Content, prompt: &Prompt, request: &PermissionRequest, view: &View<'_>) {
     let theme = view.theme;
     let metadata = request.metadata.clone().map(struct_to_json).unwrap_or_default();
     let text = |key: &str| metadata.get(key).and_then(Value::as_str);
@@ -103,10 +106,10 @@ fn permission(rows: &mut Rows, files: &mut Vec<usize>, prompt: &Prompt, request:
         rows.blank();
         rows.exact("$ ", command, theme.command());
     }
-    let diff = text("diff").or_else(|| text("patch"));
+    let diff = diff_of(request);
     if let Some(diff) = diff {
         rows.blank();
-        changes(rows, files, diff, view);
+        changes(rows, &mut content.files, diff, view);
     }
     for approval in &prompt.approvals {
         rows.blank();
@@ -116,7 +119,7 @@ fn permission(rows: &mut Rows, files: &mut Vec<usize>, prompt: &Prompt, request:
     }
     if !request.parts.is_empty() {
         rows.blank();
-        parts(rows, &request.parts, text("workdir"), theme);
+        content.marked = parts(rows, &request.parts, text("workdir"), theme);
     }
     rows.blank();
     patterns(rows, request, diff.is_some(), theme);
@@ -132,6 +135,16 @@ fn permission(rows: &mut Rows, files: &mut Vec<usize>, prompt: &Prompt, request:
         if !is_told {
             rest(rows, key, value, theme);
         }
+    }
+    for (key, value) in words::untold_input(prompt, request) {
+        rest(rows, &key, &value, theme);
+    }
+    if prompt.input_json.is_empty() && metadata.is_empty() {
+        let text = format!(
+            "The input of the call is not part of this prompt: toolgate watch {}",
+            prompt.call_id
+        );
+        rows.flow(2, &[(text, theme.warning())]);
     }
     for ahead in &request.ahead {
         let what = format!("{}: {}", ahead.permission, ahead.patterns.join(", "));
@@ -186,14 +199,40 @@ fn is_path_told(request: &PermissionRequest, key: &str, value: &Value, has_diff:
     }
 }
 
+/// Returns the diff of what is asked.
+pub(super) fn diff_of(request: &PermissionRequest) -> Option<&str> {
+    let fields = &request.metadata.as_ref()?.fields;
+    ["diff", "patch"].iter().find_map(|key| {
+        let Some(Kind::StringValue(text)) = &fields.get(*key)?.kind else {
+            return None;
+        };
+        Some(text.as_str())
+    })
+}
+
+/// Says how much the diff of a prompt changes, of how many files if there are several; none if it has none.
+pub(super) fn summary(prompt: &Prompt) -> Option<String> {
+    let Some(prompt::Request::Permission(request)) = &prompt.request else {
+        return None;
+    };
+    let files = diff::files(diff_of(request)?);
+    (!files.is_empty()).then(|| summary_of(&files))
+}
+
+fn summary_of(files: &[diff::FileDiff<'_>]) -> String {
+    let sum = |count: fn(&diff::FileDiff<'_>) -> usize| files.iter().map(count).sum::<usize>();
+    let summary = diff::summary(sum(|file| file.added), sum(|file| file.removed));
+    match files.len() {
+        1 => summary,
+        count => format!("{} {summary}", counted(count, "file")),
+    }
+}
+
 fn changes(rows: &mut Rows, files: &mut Vec<usize>, text: &str, view: &View<'_>) {
     let theme = view.theme;
     let all = diff::files(text);
     if all.len() > 1 {
-        let sum = |count: fn(&diff::FileDiff<'_>) -> usize| all.iter().map(count).sum::<usize>();
-        let summary = diff::summary(sum(|file| file.added), sum(|file| file.removed));
-        let text = format!("{} {summary}", counted(all.len(), "file"));
-        rows.flow(2, &[(text, theme.bold())]);
+        rows.flow(2, &[(summary_of(&all), theme.bold())]);
     }
     for (number, file) in all.iter().enumerate() {
         let is_folded = view.is_folded(number, file);
@@ -213,7 +252,9 @@ fn changes(rows: &mut Rows, files: &mut Vec<usize>, text: &str, view: &View<'_>)
     }
 }
 
-fn parts(rows: &mut Rows, parts: &[PermissionPart], folder: Option<&str>, theme: Theme) {
+/// Adds the parts of a command line; returns the row of the one that is marked.
+fn parts(rows: &mut Rows, parts: &[PermissionPart], folder: Option<&str>, theme: Theme) -> Option<usize> {
+    let mut marked = None;
     let riskiest = riskiest(parts, folder);
     for (place, part) in parts.iter().enumerate() {
         let risk = riskiest
@@ -230,6 +271,7 @@ fn parts(rows: &mut Rows, parts: &[PermissionPart], folder: Option<&str>, theme:
         let text_style = if is_marked { theme.alarm() } else { theme.plain() };
         // The margin is dim; what counts in it is told by the mark and the look of the text.
         let from = rows.lines.len();
+        marked = marked.or(is_marked.then_some(from));
         rows.exact(&format!("{mark} {word:7} "), &part.text, text_style);
         if let Some(margin) = rows.lines.get_mut(from).and_then(|line| line.spans.first_mut()) {
             margin.style = if is_marked { theme.alarm() } else { style };
@@ -247,12 +289,13 @@ fn parts(rows: &mut Rows, parts: &[PermissionPart], folder: Option<&str>, theme:
             rows.exact("          ", &format!("touches {path}"), theme.dim());
         }
     }
+    marked
 }
 
-/// Adds what would be touched, unless it is in the title, the parts or the diff.
+/// Adds what would be touched, unless it is in the title, the parts or the diff, or is whatever the tool does.
 fn patterns(rows: &mut Rows, request: &PermissionRequest, has_diff: bool, theme: Theme) {
-    let is_title = request.patterns.join(", ") == request.title;
-    if !request.parts.is_empty() && !has_diff || is_title {
+    let is_told = request.patterns.join(", ") == request.title || request.patterns == ["*"];
+    if !request.parts.is_empty() && !has_diff || is_told {
         return;
     }
     for (number, pattern) in request.patterns.iter().enumerate() {
@@ -265,7 +308,7 @@ fn fact(rows: &mut Rows, name: &str, value: &str, theme: Theme) {
         2,
         &[
             (format!("{} ", on_one_line(name)), theme.dim()),
-            (value.to_owned(), theme.plain()),
+            (on_one_line(value), theme.plain()),
         ],
     );
 }

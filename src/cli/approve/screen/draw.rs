@@ -1,6 +1,7 @@
 //! The state as a screen: open prompts, the one in hand, what is being done with it, and the keys, which are always in view.
 //!
-//! *Invariant:* draws what the state says and decides nothing. What has no room is said to be there.
+//! *Invariant:* draws what the state says and decides nothing. What has no room is said to be there, of the prompt and of what is done
+//! with it.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +15,7 @@ use super::always::{Always, Limit, Stage};
 use super::content::{self, View};
 use super::field::Field;
 use super::hints;
-use super::rows::{Rows, cut, printable, width_of};
+use super::rows::{GOES_ON, NEXT_LINE, Rows, cut, printable, width_of};
 use super::state::{Now, Page, State, Step, Weight};
 use super::theme::Theme;
 use crate::cli::prompt::subject;
@@ -23,8 +24,8 @@ use crate::cli::terminal::counted;
 /// Most rows of the list of prompts.
 const MOST_LISTED: usize = 5;
 
-/// Rows that the prompt keeps, whatever else wants room.
-const LEAST: usize = 3;
+/// Rows that the prompt keeps, whatever else wants room; the last of them tells what of it has no room.
+const LEAST: usize = 4;
 
 /// From here on, what is left of the time of a prompt is told loudly.
 const SOON: Duration = Duration::from_secs(30);
@@ -42,6 +43,32 @@ struct Panel {
     cursor: Option<u16>,
 }
 
+impl Panel {
+    /// Returns the rows around the one in view that have room, of which the first and the last count those that have none; and whether
+    /// all are there or counted.
+    fn within(mut self, rows: usize, theme: Theme) -> (Self, bool) {
+        let all = self.lines.len();
+        if all <= rows {
+            return (self, true);
+        }
+        let has_marks = rows > 2;
+        let last = if has_marks { rows - 2 } else { rows.saturating_sub(1) };
+        let first = self.focus.saturating_sub(last).min(all - rows);
+        self.lines = self.lines.split_off(first);
+        self.lines.truncate(rows);
+        self.focus -= first;
+        let below = all - first - rows;
+        let count = |sign: &str, count: usize| Line::styled(format!("{sign} {count} more"), theme.warning());
+        if has_marks && first > 0 {
+            self.lines[0] = count("▲", first + 1);
+        }
+        if has_marks && below > 0 {
+            self.lines[rows - 1] = count("▼", below + 1);
+        }
+        (self, has_marks)
+    }
+}
+
 /// Draws the state.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: Now) {
     let area = frame.area();
@@ -56,14 +83,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: 
     let height = usize::from(area.height);
     // The keys first; then the prompt, what is being done with it, what was told, the list, the head.
     let keys_rows = keys.len().min(height.saturating_sub(LEAST).max(1));
-    let mut free = height.saturating_sub(keys_rows + LEAST);
+    let rest = height - keys_rows;
+    let lower_rows = usize::from(rest > 1);
+    let least = rest.min(LEAST) - lower_rows;
+    let mut free = rest - lower_rows - least;
     let mut take = |wanted: usize| {
         let rows = wanted.min(free);
         free -= rows;
         rows
     };
     let panel_rows = take(panel.lines.len());
-    let rules = take(2);
+    let upper_rows = take(1);
     let notice_rows = take(notice.len());
     let head_rows = take(1);
     let listed = if state.open.len() > 1 {
@@ -72,7 +102,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: 
         0
     };
     let list_rows = take(listed.min(height / 4));
-    let body_rows = LEAST.min(height - keys_rows) + free;
+    let body_rows = least + free;
 
     let body = match (&page, &state.content) {
         (Some(lines), _) => lines.as_slice(),
@@ -86,16 +116,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: 
     let mut pen = Pen { frame, area, row: 0 };
     pen.lines(vec![head(state, area.width, theme)], head_rows);
     pen.lines(list(state, area.width, theme, now, list_rows), list_rows);
-    pen.lines(vec![upper_rule(state, area.width, theme, now)], rules.min(1));
+    pen.lines(vec![upper_rule(state, area.width, theme, now)], upper_rows);
     pen.lines(body, body_rows);
-    pen.lines(vec![lower_rule(state, area.width, theme)], rules.saturating_sub(1));
-    let skipped = (panel.focus + 1).saturating_sub(panel_rows);
+    let (panel, is_whole) = panel.within(panel_rows, theme);
+    pen.lines(vec![lower_rule(state, is_whole, area.width, theme)], lower_rows);
     let begin = pen.row;
-    pen.lines(panel.lines.into_iter().skip(skipped).collect(), panel_rows);
+    pen.lines(panel.lines, panel_rows);
     pen.lines(notice, notice_rows);
     pen.lines(keys, keys_rows);
     if let Some(column) = panel.cursor.filter(|_| panel_rows > 0) {
-        let row = begin + u16::try_from(panel.focus.saturating_sub(skipped)).unwrap_or(0);
+        let row = begin + u16::try_from(panel.focus).unwrap_or(0);
         let column = column.min(area.width - 1);
         pen.frame
             .set_cursor_position(Position::new(area.x + column, area.y + row));
@@ -162,12 +192,16 @@ fn list(state: &State, width: u16, theme: Theme, now: Now, rows: usize) -> Vec<L
             let mark = if is_here { "▸" } else { " " };
             let style = if is_here { theme.bold() } else { theme.dim() };
             let left = format!("{mark} {} {}", number + 1, subject(prompt));
-            let is_edge = number == first && first > 0 || number + 1 == first + rows && number + 1 < state.open.len();
-            let mut right = left_of(prompt, now).map(shortly).unwrap_or_default();
-            if is_edge {
-                right = format!("… {right}");
+            let below = state.open.len() - number - 1;
+            let mut right = vec![state.summary(prompt).to_owned()];
+            right.extend(left_of(prompt, now).map(shortly));
+            if number == first && first > 0 {
+                right.push(format!("▲ {first} more"));
+            } else if number + 1 == first + rows && below > 0 {
+                right.push(format!("▼ {below} more"));
             }
-            both(&left, right.trim_end(), width, style)
+            right.retain(|text| !text.is_empty());
+            both(&left, &right.join("  "), width, style)
         })
         .collect()
 }
@@ -232,16 +266,24 @@ fn upper_rule(state: &State, width: u16, theme: Theme, now: Now) -> Line<'static
     rule(words, width, theme)
 }
 
-fn lower_rule(state: &State, width: u16, theme: Theme) -> Line<'static> {
+/// Returns the rule below what is shown, which counts the rows that have no room; `is_whole` if it need not say that of those below.
+fn lower_rule(state: &State, is_whole: bool, width: u16, theme: Theme) -> Line<'static> {
     let (all, room) = state.drawn;
     let mut words = Vec::new();
-    if all > room {
-        let last = (state.top + room).min(all);
-        let below = all - last;
-        words.push((format!("rows {}–{last} of {all}", state.top + 1), theme.plain()));
-        if below > 0 {
-            words.push((format!("▼ {below} more"), theme.warning()));
+    if !is_whole {
+        words.push(("terminal too small".to_owned(), theme.alarm()));
+    }
+    let last = (state.top + room).min(all);
+    if last < all {
+        let mut text = format!("▼ {} more", all - last);
+        let content = state.content.as_ref().filter(|_| state.page == Page::Prompt);
+        if content.is_some_and(|(_, content)| content.marked.is_some_and(|row| row >= last)) {
+            text += ", ! among them";
         }
+        words.push((text, theme.warning()));
+    }
+    if state.top > 0 {
+        words.push((format!("▲ {} more", state.top), theme.plain()));
     }
     rule(words, width, theme)
 }
@@ -370,7 +412,11 @@ fn written(asked: &str, problem: Option<&str>, field: &Field, width: u16, theme:
     let shown = field.show(width.saturating_sub(2));
     let begin = lines.len();
     for (number, row) in shown.rows.into_iter().enumerate() {
-        let margin = if number == 0 { "> " } else { "  " };
+        let margin = match number {
+            0 => "> ",
+            _ if shown.goes_on.contains(&number) => GOES_ON,
+            _ => NEXT_LINE,
+        };
         lines.push(Line::from(vec![
             Span::styled(margin.to_owned(), theme.dim()),
             Span::styled(row, theme.command()),

@@ -3,9 +3,12 @@
 // Of all keys a few mean something.
 #![allow(clippy::wildcard_enum_match_arm)]
 
+use std::collections::BTreeSet;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::rows::{printable, symbols};
+use super::rows::{TAB, symbols};
+use crate::cli::terminal::visible;
 
 /// The text and the place in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub(super) struct Field {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) rows: Vec<String>,
+    /// Which of them go on with the row above.
+    pub(super) goes_on: BTreeSet<usize>,
     pub(super) cursor: (u16, u16),
 }
 
@@ -126,6 +131,7 @@ impl Field {
     pub(super) fn show(&self, width: u16) -> Shown {
         let width = usize::from(width).max(4);
         let mut rows = vec![String::new()];
+        let mut goes_on = BTreeSet::new();
         let (mut column, mut cursor) = (0, (0, 0));
         for place in 0..=self.letters.len() {
             if place == self.at {
@@ -144,8 +150,9 @@ impl Field {
                     column = 0;
                 }
                 Some(letter) => {
-                    for (symbol, size) in symbols(&printable(&letter.to_string())) {
+                    for (symbol, size) in symbols(&visible(&letter.to_string()).replace('\t', TAB)) {
                         if column + size > width {
+                            goes_on.insert(rows.len());
                             rows.push(String::new());
                             column = 0;
                         }
@@ -158,11 +165,13 @@ impl Field {
             }
         }
         if cursor.1 >= rows.len() {
+            goes_on.insert(rows.len());
             rows.push(String::new());
         }
         let small = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
         Shown {
             rows,
+            goes_on,
             cursor: (small(cursor.0), small(cursor.1)),
         }
     }
@@ -199,16 +208,20 @@ mod tests {
 
     #[test]
     fn rows_hold_all_of_it_and_the_cursor() {
-        fn check(text: &str, width: u16, rows: &[&str], cursor: (u16, u16)) {
-            let rows = rows.iter().map(|&row| row.to_owned()).collect();
-            assert_eq!(Field::lines(text).show(width), Shown { rows, cursor }, "{text:?}");
+        fn check(text: &str, width: u16, rows: &[&str], goes_on: &[usize], cursor: (u16, u16)) {
+            let shown = Shown {
+                rows: rows.iter().map(|&row| row.to_owned()).collect(),
+                goes_on: goes_on.iter().copied().collect(),
+                cursor,
+            };
+            assert_eq!(Field::lines(text).show(width), shown, "{text:?}");
         }
-        check("", 10, &[""], (0, 0));
-        check("abc", 10, &["abc"], (3, 0));
-        check("abcdef", 4, &["abcd", "ef"], (2, 1));
-        check("abcd", 4, &["abcd", ""], (0, 1));
-        check("a\nb", 10, &["a", "b"], (1, 1));
-        check("日本", 4, &["日本", ""], (0, 1));
-        check("\x1b[2K", 20, &["\\u{1b}[2K"], (9, 0));
+        check("", 10, &[""], &[], (0, 0));
+        check("abc", 10, &["abc"], &[], (3, 0));
+        check("abcdef", 4, &["abcd", "ef"], &[1], (2, 1));
+        check("abcd", 4, &["abcd", ""], &[1], (0, 1));
+        check("a\nb", 10, &["a", "b"], &[], (1, 1));
+        check("日本", 4, &["日本", ""], &[1], (0, 1));
+        check("\x1b[2K", 20, &["\\u{1b}[2K"], &[], (9, 0));
     }
 }

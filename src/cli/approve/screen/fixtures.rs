@@ -161,6 +161,7 @@ impl Person {
         };
         let open: VecDeque<Arc<Prompt>> = prompts.into_iter().map(known).collect();
         self.state.set_open(&open, self.now);
+        self.state.drawn_at(self.now);
     }
 
     pub(super) fn waits(&mut self, pause: Duration) {
@@ -169,12 +170,18 @@ impl Person {
     }
 
     pub(super) fn presses(&mut self, code: KeyCode) -> Option<Effect> {
-        self.state.key(KeyEvent::new(code, KeyModifiers::NONE), self.now)
+        self.presses_with(code, KeyModifiers::NONE)
     }
 
     pub(super) fn with_control(&mut self, letter: char) -> Option<Effect> {
-        self.state
-            .key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL), self.now)
+        self.presses_with(KeyCode::Char(letter), KeyModifiers::CONTROL)
+    }
+
+    /// Presses a key, after which the screen is drawn.
+    fn presses_with(&mut self, code: KeyCode, modifiers: KeyModifiers) -> Option<Effect> {
+        let effect = self.state.key(KeyEvent::new(code, modifiers), self.now);
+        self.state.drawn_at(self.now);
+        effect
     }
 
     /// Types a text, letter by letter; returns what the last one did.

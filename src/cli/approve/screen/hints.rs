@@ -83,7 +83,7 @@ fn deciding(hints: &mut Vec<Hint>, prompt: &Prompt, state: &State) {
     if state.permission().is_some_and(|request| !request.always.is_empty()) {
         hints.push(("a", "always…"));
     }
-    hints.extend([("r", "reject"), ("m", "message…")]);
+    hints.extend([("r", "reject"), ("m", "reject with message…")]);
     if prompt.editable {
         hints.push(("e", "edit…"));
     }

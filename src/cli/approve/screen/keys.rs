@@ -1,6 +1,6 @@
 //! What the keys do.
 //!
-//! *Invariant:* no key decides that was pressed before its prompt was shown for a while, and none that is held down. Escape leaves
+//! *Invariant:* no key decides that is read before its prompt was shown for a while, and none that is held down. Escape leaves
 //! every step that a key has begun.
 
 // Of all keys a few mean something.
@@ -14,7 +14,7 @@ use toolgate_client::Decision;
 use toolgate_contract::GrantReach;
 
 use super::always::{Always, Limit, Stage};
-use super::content::is_folded;
+use super::content::{diff_of, is_folded};
 use super::diff;
 use super::field::Field;
 use super::state::{Effect, Now, Page, State, Step};
@@ -44,7 +44,7 @@ impl State {
             return None;
         }
         if self.page != Page::Prompt {
-            return self.key_on_page(key);
+            return self.key_on_page(key, now);
         }
         if self.prompt().is_some() && !self.is_ready(now) && !is_harmless(key.code) {
             self.wait(now, HELD);
@@ -55,7 +55,7 @@ impl State {
             Step::Gone(_) => {
                 if matches!(key.code, KeyCode::Esc | KeyCode::Enter) {
                     self.begin();
-                    self.wait(now, super::state::UNREAD);
+                    self.comes_up(now);
                 }
                 None
             }
@@ -106,9 +106,9 @@ impl State {
         Some(Effect::Decide(id, decision))
     }
 
-    fn key_on_page(&mut self, key: KeyEvent) -> Option<Effect> {
+    fn key_on_page(&mut self, key: KeyEvent, now: Now) -> Option<Effect> {
         match key.code {
-            KeyCode::Esc | KeyCode::Char('h' | '?') | KeyCode::Enter => self.turn(Page::Prompt),
+            KeyCode::Esc | KeyCode::Char('h' | '?') | KeyCode::Enter => self.turn(Page::Prompt, now),
             KeyCode::Char('q') => return Some(Effect::Leave(Exit::Completed)),
             code => self.key_moving(code),
         }
@@ -135,8 +135,8 @@ impl State {
         match code {
             KeyCode::Tab => self.turn_to(1, now),
             KeyCode::BackTab => self.turn_to(-1, now),
-            KeyCode::Char('h') => self.turn(Page::History),
-            KeyCode::Char('?') => self.turn(Page::Help),
+            KeyCode::Char('h') => self.turn(Page::History, now),
+            KeyCode::Char('?') => self.turn(Page::Help, now),
             KeyCode::Char('q') => return Some(Effect::Leave(Exit::Completed)),
             code => self.key_moving(code),
         }
@@ -404,10 +404,8 @@ impl State {
 
 /// Says of each file of a diff whether its changes are long.
 fn long_files(request: &toolgate_contract::PermissionRequest) -> Vec<bool> {
-    let metadata = request.metadata.clone().map(toolgate_contract::json::struct_to_json);
-    let metadata = metadata.unwrap_or_default();
-    let text = ["diff", "patch"].iter().find_map(|key| metadata.get(*key)?.as_str());
-    text.map(|text| diff::files(text).iter().map(diff::FileDiff::is_long).collect())
+    diff_of(request)
+        .map(|text| diff::files(text).iter().map(diff::FileDiff::is_long).collect())
         .unwrap_or_default()
 }
 

@@ -57,12 +57,15 @@ fn risk(part: &PermissionPart, folder: Option<&str>) -> Option<Risk> {
     })
 }
 
-/// Returns the place of the riskiest part and what makes it so. `folder` is the one that the command works in.
+/// Returns the place of the riskiest part and what makes it so; none if several are merely asked about. `folder` is the one that the
+/// command works in.
 pub(super) fn riskiest(parts: &[PermissionPart], folder: Option<&str>) -> Option<(usize, Risk)> {
     let risks = parts.iter().enumerate();
     let risks = risks.filter_map(|(place, part)| Some((place, risk(part, folder)?)));
+    let risks: Vec<(usize, Risk)> = risks.collect();
     // Of equals the first.
-    risks.rev().max_by_key(|(_, risk)| *risk)
+    let most = risks.iter().rev().max_by_key(|(_, risk)| *risk).copied();
+    most.filter(|(_, risk)| *risk > Risk::Asked || risks.len() == 1)
 }
 
 #[cfg(test)]
@@ -87,9 +90,10 @@ mod tests {
             part(&["make"], Ask),
         ];
         let check = |parts: &[PermissionPart], expected| assert_eq!(riskiest(parts, Some("/w")), expected);
-        check(&parts, Some((1, Risk::Asked)));
+        check(&parts[..2], Some((1, Risk::Asked)));
+        check(&parts, None);
         parts[2].paths = vec!["/w/a".into(), "/w".into()];
-        check(&parts, Some((1, Risk::Asked)));
+        check(&parts, None);
         parts[2].paths.push("/wide".into());
         check(&parts, Some((2, Risk::Outside)));
         parts.push(part(&["/bin/rm", "x"], Ask));

@@ -1,7 +1,8 @@
 //! Text as rows that fit the width of a terminal.
 //!
-//! *Invariant:* nothing is cut off: what is longer than a row goes on in the next one, and a row that goes on is marked in a margin
-//! that the text itself cannot reach. No control character gets here: all text goes through [`visible`].
+//! *Invariant:* nothing is cut off: what is longer than a row goes on in the next one. A row that goes on, and a further line of the
+//! same text, is marked in a margin that the text itself cannot reach, so that a text cannot pass for another. Nothing that is not
+//! seen gets here: all text goes through [`printable`].
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -10,10 +11,13 @@ use super::theme::Theme;
 use crate::cli::terminal::visible;
 
 /// What stands in the margin of a row that goes on with the row above.
-const GOES_ON: &str = "↪ ";
+pub(super) const GOES_ON: &str = "↪ ";
+
+/// What stands in the margin of a further line of a text.
+pub(super) const NEXT_LINE: &str = "│ ";
 
 /// Columns of a tab.
-const TAB: &str = "    ";
+pub(super) const TAB: &str = "    ";
 
 /// A text with its look, of which several make a paragraph.
 pub(super) type Piece = (String, Style);
@@ -52,7 +56,7 @@ impl Rows {
             let mut before = if number == 0 {
                 format!("{margin:indent$}")
             } else {
-                " ".repeat(indent)
+                format!("{NEXT_LINE:>indent$}")
             };
             for (symbol, width) in symbols(line) {
                 if used + width > room {
@@ -116,9 +120,22 @@ impl Rows {
     }
 }
 
-/// Returns a text without anything that is not printed: control characters are shown, tabs are blanks.
+/// Returns a text without anything that is not seen: control characters are shown, and so is what has no width of its own where there
+/// is nothing that it could belong to. Tabs are blanks.
 pub(super) fn printable(text: &str) -> String {
-    visible(text).replace('\t', TAB)
+    let text = visible(text).replace('\t', TAB);
+    if text.is_ascii() {
+        return text;
+    }
+    let line = |line: &str| {
+        let symbols = symbols(line).into_iter();
+        let seen = symbols.map(|(symbol, width)| match width {
+            0 => symbol.escape_unicode().to_string(),
+            _ => symbol,
+        });
+        seen.collect::<String>()
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the columns that a text takes.
@@ -184,13 +201,26 @@ mod tests {
     fn exact_text_goes_on_in_marked_rows() {
         let mut rows = Rows::new(10, Theme::new(false));
         rows.exact("$ ", "echo 123456789\n↪ x\ty", Style::default());
-        assert_eq!(texts(&rows), ["$ echo 123", "↪ 456789", "  ↪ x    y"]);
+        assert_eq!(texts(&rows), ["$ echo 123", "↪ 456789", "│ ↪ x    y"]);
+        let mut rows = Rows::new(30, Theme::new(false));
+        rows.exact("! asks    ", "a\n  allowed b", Style::default());
+        assert_eq!(texts(&rows), ["! asks    a", "        │   allowed b"]);
         let mut rows = Rows::new(10, Theme::new(false));
         rows.exact("", "ab\r\x1b[2Kcd", Style::default());
         assert_eq!(
             texts(&rows).concat().replace("↪ ", "").replace(' ', ""),
             "ab\\u{d}\\u{1b}[2Kcd"
         );
+    }
+
+    #[test]
+    fn nothing_is_hidden_for_want_of_width() {
+        fn check(text: &str, expected: &str) {
+            assert_eq!(printable(text), expected);
+        }
+        check("e\u{301}\ta", "e\u{301}    a");
+        check("\u{301}a\n\u{fe0f}b", "\\u{301}a\n\\u{fe0f}b");
+        check("a\u{7}", "a\\u{7}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What the screen is about: the open prompts, the one in hand, and what the person is doing with it.
 //!
 //! *Invariant:* pure: time comes from outside, and nothing is read or written here. A prompt takes no key that decides before it was
-//! shown for a while, also if it took the place of another one; what was being typed about a prompt that is gone decides nothing.
+//! drawn and then shown for a while, also if it took the place of another one or of another page; what was being typed about a
+//! prompt that is gone decides nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +12,7 @@ use toolgate_client::Decision;
 use toolgate_contract::{PermissionRequest, Prompt, PromptResolution, QuestionRequest, ReplyResult, prompt};
 
 use super::always::Always;
-use super::content::{Content, Folds};
+use super::content::{self, Content, Folds};
 use super::field::Field;
 use super::questions::Answers;
 use crate::cli::approve::desk::Told;
@@ -128,12 +129,16 @@ impl Services {
 pub(super) struct State {
     pub(super) name: String,
     pub(super) open: VecDeque<Arc<Prompt>>,
+    /// How much the diffs of open prompts change, by the ids of the prompts.
+    summaries: HashMap<String, String>,
     /// The id of the prompt in hand.
     hand: String,
     pub(super) step: Step,
     pub(super) page: Page,
     /// From when on keys decide.
     ready: Instant,
+    /// Whether what is to be decided was drawn since it came into view.
+    is_drawn: bool,
     pub(super) notice: Option<(Weight, String)>,
     pub(super) history: VecDeque<Past>,
     pub(super) services: Services,
@@ -155,6 +160,8 @@ impl State {
             step: Step::Deciding,
             page: Page::Prompt,
             ready: now.instant,
+            is_drawn: true,
+            summaries: HashMap::new(),
             notice: None,
             history: VecDeque::new(),
             services: Services::default(),
@@ -202,7 +209,7 @@ impl State {
 
     /// Says whether keys decide.
     pub(super) fn is_ready(&self, now: Now) -> bool {
-        now.instant >= self.ready
+        self.is_drawn && now.instant >= self.ready
     }
 
     /// Lets keys decide no earlier than a while from now.
@@ -210,9 +217,23 @@ impl State {
         self.ready = self.ready.max(now.instant + pause);
     }
 
+    /// Notes that something else comes into view: keys decide when it was drawn, and then shown for a while.
+    pub(super) fn comes_up(&mut self, now: Now) {
+        self.is_drawn = false;
+        self.wait(now, UNREAD);
+    }
+
+    /// Notes that everything is drawn as it is now.
+    pub(super) fn drawn_at(&mut self, now: Now) {
+        if !self.is_drawn {
+            self.is_drawn = true;
+            self.wait(now, UNREAD);
+        }
+    }
+
     /// Returns when something changes by itself: keys begin to decide, or a second of what expires is over.
     pub(super) fn changes_in(&self, now: Now) -> Option<Duration> {
-        let ready = (!self.is_ready(now)).then(|| self.ready - now.instant);
+        let ready = (now.instant < self.ready).then(|| self.ready - now.instant);
         let ticks = self.page == Page::History || self.open.iter().any(|prompt| prompt.expire_time.is_some());
         let second = ticks.then_some(Duration::from_secs(1));
         ready.into_iter().chain(second).min()
@@ -285,11 +306,12 @@ impl State {
             self.content = None;
         }
         self.open.clone_from(open);
+        self.summarize();
         match (before, self.prompt().cloned()) {
             (Some(before), Some(after)) if Arc::ptr_eq(&before, &after) => {}
             (Some(_), Some(_)) => {
                 self.content = None;
-                self.wait(now, UNREAD);
+                self.comes_up(now);
             }
             (Some(gone), None) => {
                 let has_begun = match &self.step {
@@ -317,8 +339,26 @@ impl State {
         self.take_only(place);
         self.begin();
         if self.hand != was {
-            self.wait(now, UNREAD);
+            self.comes_up(now);
         }
+    }
+
+    /// Counts the changes of diffs that are new.
+    fn summarize(&mut self) {
+        let open = &self.open;
+        self.summaries
+            .retain(|id, _| open.iter().any(|prompt| prompt.prompt_id == *id));
+        for prompt in open {
+            if !self.summaries.contains_key(&prompt.prompt_id) {
+                let summary = content::summary(prompt).unwrap_or_default();
+                self.summaries.insert(prompt.prompt_id.clone(), summary);
+            }
+        }
+    }
+
+    /// Returns how much the diff of an open prompt changes; nothing if it has none.
+    pub(super) fn summary(&self, prompt: &Prompt) -> &str {
+        self.summaries.get(&prompt.prompt_id).map_or("", String::as_str)
     }
 
     fn take_only(&mut self, place: usize) {
@@ -350,7 +390,7 @@ impl State {
 
     /// Takes the text that came out of the editor, to be looked at once more before it runs.
     pub(super) fn edited(&mut self, result: std::io::Result<String>, now: Now) {
-        self.wait(now, UNREAD);
+        self.comes_up(now);
         match (&mut self.step, result) {
             (Step::Editing(field, problem), Ok(text)) => {
                 *field = Field::lines(text.trim_end_matches('\n'));
@@ -363,9 +403,10 @@ impl State {
     }
 
     /// Shows another page, or the prompt again.
-    pub(super) fn turn(&mut self, page: Page) {
+    pub(super) fn turn(&mut self, page: Page, now: Now) {
         self.page = page;
         self.top = 0;
+        self.comes_up(now);
     }
 
     /// Moves what is shown by so many rows.

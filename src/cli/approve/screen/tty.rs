@@ -71,7 +71,7 @@ impl Tty {
         HAS_TERMINAL.store(true, Ordering::SeqCst);
         enable_raw_mode()?;
         execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
-        self.terminal.clear()?;
+        self.clear()?;
         self.events = Some(EventStream::new());
         Ok(())
     }
@@ -97,8 +97,8 @@ impl Tty {
             .unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Draws the state, unless another program has the terminal.
-    pub(super) fn draw(&mut self, state: &mut State, now: Now) -> io::Result<()> {
+    /// Draws the state, unless another program has the terminal. It returns when the terminal has taken all of it.
+    pub(super) fn draw(&mut self, state: &mut State) -> io::Result<()> {
         if self.events.is_none() {
             return Ok(());
         }
@@ -107,12 +107,16 @@ impl Tty {
             return Err(io::Error::other("a part of the program failed"));
         }
         let theme = self.theme;
-        self.terminal.draw(|frame| draw(frame, state, theme, now)).map(drop)
+        self.terminal.draw(|frame| draw(frame, state, theme, Now::read()))?;
+        state.drawn_at(Now::read());
+        Ok(())
     }
 
     /// Forgets what is on the screen, so that all of it is drawn.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // As for another size. To clear it, the library would ask the terminal where the cursor is, and not all of them answer.
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
     }
 
     /// Stops this program until it is continued.
@@ -162,4 +166,63 @@ fn give_back_after_panic() {
             before(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+    use super::*;
+
+    /// Says to the test below that it is the program which panics.
+    const PANICS: &str = "TOOLGATE_TEST_PANICS";
+
+    #[test]
+    fn a_panic_is_told_on_the_terminal_as_it_was() {
+        if std::env::var_os(PANICS).is_some() {
+            let _tty = Tty::take(true, false).unwrap();
+            panic!("something is broken");
+        }
+        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&person).unwrap();
+        unlockpt(&person).unwrap();
+        let size = Winsize {
+            ws_col: 80,
+            ws_row: 24,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&person, size).unwrap();
+        let name = ptsname(&person, Vec::new()).unwrap().into_string().unwrap();
+        let terminal = OpenOptions::new().read(true).write(true).open(name).unwrap();
+        let mode = |modes: LocalModes| modes & (LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        let before = mode(tcgetattr(&terminal).unwrap().local_modes);
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        let test = concat!(module_path!(), "::a_panic_is_told_on_the_terminal_as_it_was");
+        let (_, test) = test.split_once("::").unwrap();
+        program.args([test, "--exact", "--nocapture"]).env(PANICS, "1");
+        program.stdin(Stdio::from(terminal.try_clone().unwrap()));
+        program.stdout(Stdio::from(terminal.try_clone().unwrap()));
+        program.stderr(Stdio::from(terminal.try_clone().unwrap()));
+        let mut program = program.spawn().unwrap();
+        assert!(!program.wait().unwrap().success());
+        assert_eq!(mode(tcgetattr(&terminal).unwrap().local_modes), before);
+        // All of it has room in the terminal, which nobody has read so far.
+        let mut bytes = vec![0; 64 * 1024];
+        let length = std::fs::File::from(person).read(&mut bytes).unwrap();
+        let shown = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let at = |text: &str| {
+            shown
+                .find(text)
+                .unwrap_or_else(|| panic!("{text:?} is not in {shown:?}"))
+        };
+        let (taken, left, told) = (at("\x1b[?1049h"), at("\x1b[?1049l"), at("something is broken"));
+        assert!(taken < left && left < told, "{shown:?}");
+        assert!(at("\x1b[?25h") < told && at("\x1b[?2004l") < told, "{shown:?}");
+    }
 }

@@ -63,7 +63,10 @@ fn nothing_of_a_command_moves_the_cursor_or_is_hidden() {
             "{whole:?}"
         );
         assert!(!whole.contains(['\u{202e}', '\u{e0041}']), "{whole:?}");
-        let joined: String = rows.iter().map(|row| row.trim_start_matches(['↪', ' ', '$'])).collect();
+        let joined: String = rows
+            .iter()
+            .map(|row| row.trim_start_matches(['↪', '│', ' ', '$']))
+            .collect();
         let squeezed: String = joined.split_whitespace().collect();
         assert!(
             squeezed.contains("echoa\\u{1b}[2J\\u{d}\\u{202e}b\\u{e0041}\\u{7}rm-rf\"xy\""),
@@ -127,8 +130,48 @@ fn values_without_a_form_are_shown_whole() {
         request.metadata = fixtures::metadata(&[("url", "https://example.org/a"), ("body", "one\ntwo")]);
     }
     let (rows, _) = text(&prompt, 80, &Folds::default());
-    for row in ["for   https://example.org/a", "body:", "  one", "  two"] {
+    for row in ["for   https://example.org/a", "body:", "  one", "│ two"] {
         assert!(rows.iter().any(|one| one == row), "{row}: {rows:#?}");
     }
     assert!(!rows.iter().any(|row| row.starts_with("url")), "{rows:#?}");
+}
+
+#[test]
+fn what_only_the_input_says_is_shown_whole() {
+    let mut prompt = fixtures::edit("p", "");
+    prompt.tool = "weather_delete".into();
+    prompt.input_json = r#"{"city":"Oslo","days":[1,2],"force":true,"none":null}"#.into();
+    if let Some(prompt::Request::Permission(request)) = &mut prompt.request {
+        request.permission = "weather_delete".into();
+        request.title = "weather_delete".into();
+        request.patterns = vec!["*".into()];
+        request.metadata = None;
+    }
+    let (rows, _) = text(&prompt, 80, &Folds::default());
+    let head = [
+        "weather_delete",
+        "",
+        "city: Oslo",
+        "days:",
+        "  [",
+        "│   1,",
+        "│   2",
+        "│ ]",
+        "force: true",
+    ];
+    assert_eq!(rows[..head.len()], head);
+    prompt.input_json.clear();
+    let (rows, _) = text(&prompt, 80, &Folds::default());
+    assert!(rows[2].contains("toolgate watch call-p"), "{rows:#?}");
+
+    let mut prompt = fixtures::command("p", "ls src");
+    prompt.input_json = r#"{"command":"ls src","description":"Pushes the branch","timeout":5000,"workdir":"w"}"#.into();
+    let (rows, _) = text(&prompt, 80, &Folds::default());
+    assert!(rows.iter().any(|row| row == "timeout: 5000"), "{rows:#?}");
+    assert!(
+        !rows
+            .iter()
+            .any(|row| row.starts_with("workdir") || row.starts_with("description")),
+        "{rows:#?}"
+    );
 }

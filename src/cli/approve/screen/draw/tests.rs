@@ -92,6 +92,49 @@ fn what_is_written_stays_in_view() {
 }
 
 #[test]
+fn what_has_no_room_is_counted() {
+    let lines = "echo a\n".repeat(30) + LINE;
+    let mut person = Person::with(vec![command("a", &lines)]);
+    for height in 4..30 {
+        let picture = person.sees(80, height);
+        assert!(picture.contains(" more, ! among them"), "{height}\n{picture}");
+    }
+    person.presses(KeyCode::End);
+    person.sees(80, 24);
+    assert!(person.sees(80, 24).contains("▲ "));
+    person.types("e");
+    for height in 6..30 {
+        let picture = person.sees(80, height);
+        let counts = picture.contains("▲ ") || picture.contains("terminal too small");
+        assert!(counts && picture.contains("origin main"), "{height}\n{picture}");
+    }
+    person.presses(KeyCode::Esc);
+
+    let mut asked = command("a", LINE);
+    if let Some(toolgate_contract::prompt::Request::Permission(request)) = &mut asked.request {
+        request.always = (0..20).map(|number| format!("git push {number} *")).collect();
+    }
+    let mut person = Person::with(vec![asked]);
+    person.types("a");
+    assert!(person.sees(80, 16).contains("\n▼ "));
+    for _ in 0..30 {
+        person.presses(KeyCode::Down);
+        assert!(person.sees(80, 16).contains("\n▸ ["));
+    }
+    assert!(person.sees(80, 16).contains("\n▲ "));
+}
+
+#[test]
+fn a_long_list_is_shown_around_the_prompt_in_hand() {
+    let prompts = (0..12).map(|number| edit(&number.to_string(), &diff("/w/src/main.rs", number)));
+    let mut person = Person::with(prompts.collect());
+    for _ in 0..6 {
+        person.presses(KeyCode::Tab);
+    }
+    check("list", &person.sees(80, 24));
+}
+
+#[test]
 fn durations_as_clocks() {
     let check = |seconds, expected: &str| assert_eq!(shortly(Duration::from_secs(seconds)), expected);
     check(0, "0:00");

@@ -58,6 +58,31 @@ fn a_prompt_just_shown_takes_no_key() {
 }
 
 #[test]
+fn no_key_counts_before_its_prompt_was_drawn() {
+    let (a, _) = two();
+    let mut person = Person::with(vec![]);
+    let open = [std::sync::Arc::new(a.clone())].into();
+    person.state.set_open(&open, person.now);
+    // The terminal was slow to take it.
+    person.waits(UNREAD * 10);
+    assert_eq!(person.types("o"), None);
+    person.waits(UNREAD - Duration::from_millis(1));
+    assert_eq!(person.types("o"), None);
+    person.waits(UNREAD);
+    assert_eq!(decision(person.types("o")), Some(("a".into(), Decision::Once)));
+
+    // It came up while another page was shown.
+    let mut person = Person::with(vec![]);
+    person.types("h");
+    person.open(vec![a]);
+    person.waits(UNREAD * 10);
+    person.presses(KeyCode::Esc);
+    assert_eq!(person.types("o"), None);
+    person.waits(UNREAD);
+    assert_eq!(decision(person.types("o")), Some(("a".into(), Decision::Once)));
+}
+
+#[test]
 fn a_key_that_is_held_down_decides_once() {
     let (a, b) = two();
     let mut person = Person::with(vec![a, b.clone()]);
@@ -275,7 +300,7 @@ fn diffs_are_unfolded_and_paged() {
     person.presses(KeyCode::End);
     person.sees(80, 24);
     person.presses(KeyCode::PageUp);
-    assert!(person.sees(80, 24).contains("+new 299"));
+    assert!(person.sees(80, 24).contains("+new 298"));
     person.types("z");
     assert!(person.sees(80, 24).contains("folded"));
 }
