@@ -140,7 +140,8 @@ fn where_they_are_looked_for_may_change() {
         write(&near, "name: kit\ndescription: Near");
         write(&outside, "name: tools\ndescription: Shared");
         fs::write(outside.join("notes.md"), "notes").unwrap();
-        let rules = server.work().join("opencode.json");
+        // A project that is not trusted has nothing fetched.
+        let rules = server.folder().join("home/.config/opencode/opencode.json");
         let becomes = async |expected: [bool; 3]| {
             eventually(&format!("the skills are {expected:?}"), async || {
                 let (text, _) = description(&server, "build").await;

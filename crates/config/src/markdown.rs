@@ -49,6 +49,10 @@ pub(super) fn files(folder: &Path, depth: Depth, seen: &mut Seen) -> Result<Vec<
                 return Err(ConfigError::invalid(folder.display(), Problem::new(None, "", message)));
             }
             let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                // What it leads to may come later, and change nothing here.
+                seen.add(&path);
+            }
             if path.is_dir() {
                 if depth == Depth::Any {
                     folders.push(path);

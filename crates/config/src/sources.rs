@@ -42,8 +42,23 @@ pub(super) struct Layer {
     pub(super) shown: JsonMap,
 }
 
-/// The keys that say something of rules and agents.
-const OF_RULES: [&str; 3] = ["permission", "agent", "tools"];
+/// Returns what a layer says that may hold something back: of rules and agents, which tools and how many tasks subagents may
+/// have, and which servers of tools are switched off.
+fn of_rules(value: &JsonMap) -> JsonMap {
+    let mut kept = value.clone();
+    let keep = |part: &mut Value, is_kept: &dyn Fn(&str, &Value) -> bool| {
+        let Value::Object(map) = part else { return false };
+        map.retain(|key, value| is_kept(key, value));
+        !map.is_empty()
+    };
+    kept.retain(|key, part| match key.as_str() {
+        "permission" | "agent" | "tools" | "subagent_depth" => true,
+        "experimental" => keep(part, &|key, _| key == "primary_tools"),
+        "mcp" => keep(part, &|_, server| server.get("enabled") == Some(&Value::Bool(false))),
+        _ => false,
+    });
+    kept
+}
 
 /// Puts back what files said of rules and agents that were read `before` and are gone now, each where it was. Returns these
 /// files.
@@ -52,20 +67,22 @@ pub(super) fn keep_rules(layers: &mut Vec<Layer>, before: &[Layer]) -> Vec<PathB
     for (at, layer) in before.iter().enumerate() {
         let Origin::File(path) = &layer.origin else { continue };
         let is_there = layers.iter().any(|there| there.origin == layer.origin);
-        let says = OF_RULES.iter().any(|key| layer.value.contains_key(*key));
-        if is_there || !says {
+        let value = of_rules(&layer.value);
+        if is_there || value.is_empty() {
             continue;
         }
         // A file that came meanwhile may be the same one under another name.
         let others = layers
             .iter()
             .filter(|there| before.iter().any(|old| old.origin == there.origin));
-        if holds_nothing_back(layer, others) {
+        if holds_nothing_back(&value, others) {
             continue;
         }
-        let mut back = layer.clone();
-        back.value.retain(|key, _| OF_RULES.contains(&key.as_str()));
-        back.shown.retain(|key, _| OF_RULES.contains(&key.as_str()));
+        let back = Layer {
+            value,
+            shown: of_rules(&layer.shown),
+            ..layer.clone()
+        };
         let mut weaker = before[..at].iter().rev();
         let after = weaker.find_map(|weaker| layers.iter().position(|there| there.origin == weaker.origin));
         layers.insert(after.map_or(0, |after| after + 1), back);
@@ -74,15 +91,16 @@ pub(super) fn keep_rules(layers: &mut Vec<Layer>, before: &[Layer]) -> Vec<PathB
     kept
 }
 
-/// Says whether a layer only brings agents of its own: without it, nobody can be one of them.
-fn holds_nothing_back<'l>(layer: &'l Layer, others: impl Iterator<Item = &'l Layer>) -> bool {
-    let agents_of = |layer: &'l Layer| layer.value.get("agent").and_then(Value::as_object);
-    let of_others: Vec<&JsonMap> = others.filter_map(agents_of).collect();
+/// Says whether what a layer says only brings agents of its own: without it, nobody can be one of them.
+fn holds_nothing_back<'l>(value: &JsonMap, others: impl Iterator<Item = &'l Layer>) -> bool {
+    let of_others: Vec<&JsonMap> = others
+        .filter_map(|layer| layer.value.get("agent")?.as_object())
+        .collect();
     let is_needed = |name: &String| {
         agents::BUILT_IN.contains(&name.as_str()) || of_others.iter().any(|agents| agents.contains_key(name))
     };
-    let has_rules = ["permission", "tools"].iter().any(|key| layer.value.contains_key(*key));
-    !has_rules && !agents_of(layer).is_some_and(|agents| agents.keys().any(is_needed))
+    let own = value.get("agent").and_then(Value::as_object);
+    value.keys().all(|key| key == "agent") && !own.is_some_and(|agents| agents.keys().any(is_needed))
 }
 
 /// One value in force.

@@ -69,6 +69,12 @@ const FILES: &[(&str, &str)] = &[
     (PACKAGE, "npm runs the scripts that it names"),
 ];
 
+/// The files of rules.
+const RULES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
+
+/// The folders of agents in `.opencode`.
+const OF_AGENTS: [&str; 4] = ["agent", "agents", "mode", "modes"];
+
 /// Files in `.git` that are texts and nothing else.
 const TEXTS: [&str; 6] = [
     "info/exclude",
@@ -109,6 +115,16 @@ pub fn reason(relative: &str) -> Option<&'static str> {
         }
     }
     reason_for(FILES, parts.last()?)
+}
+
+/// Says whether rules or agents are read from a path relative to the workspace, as its names tell: a workspace may begin in
+/// any folder.
+pub fn holds_rules(relative: &str) -> bool {
+    let lower = relative.to_ascii_lowercase();
+    let parts: Vec<&str> = lower.split('/').filter(|part| !part.is_empty()).collect();
+    let is_in_folder =
+        |at: usize| parts[at] == ".opencode" && parts.get(at + 1).is_none_or(|below| OF_AGENTS.contains(below));
+    parts.last().is_some_and(|last| RULES.contains(last)) || (0..parts.len()).any(is_in_folder)
 }
 
 /// Returns the reason that a list has for a name.
@@ -188,6 +204,30 @@ mod tests {
             ".env",
         ] {
             assert_eq!(reason(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn knows_what_rules_are_read_from() {
+        for path in [
+            "opencode.json",
+            "sub/OpenCode.jsonc",
+            ".opencode",
+            ".opencode/opencode.json",
+            "sub/.opencode/agent/team/a.md",
+            ".opencode/modes/a.md",
+        ] {
+            assert!(holds_rules(path), "{path}");
+        }
+        for path in [
+            "",
+            ".opencode/plans/a.md",
+            ".opencode/skill/a/SKILL.md",
+            "agent/a.md",
+            "opencode.json/x",
+            "a.json",
+        ] {
+            assert!(!holds_rules(path), "{path}");
         }
     }
 

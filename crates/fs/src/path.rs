@@ -200,6 +200,15 @@ pub fn is_below(path: &Path, root: &Path) -> bool {
     root.parent().is_some() && path.starts_with(root)
 }
 
+/// Says whether `path` is `folder` or lies below it where the case of letters does not matter: some file systems do not keep
+/// it apart.
+pub fn is_within_any_case(path: &Path, folder: &Path) -> bool {
+    let mut parts = path.iter();
+    folder
+        .iter()
+        .all(|part| parts.next().is_some_and(|own| own.eq_ignore_ascii_case(part)))
+}
+
 /// Returns `path` relative to `base`, with `..` segments where it must climb; empty if they are equal.
 pub fn relative(path: &Path, base: &Path) -> String {
     let mut ours = path.components().peekable();
@@ -301,6 +310,13 @@ mod tests {
         check("/w", "/w", "");
         check("/other/x", "/w/deep", "../../other/x");
         check("/wx", "/w", "../wx");
+    }
+
+    #[test]
+    fn the_case_of_letters_may_not_matter() {
+        let within = |path: &str, folder: &str| is_within_any_case(Path::new(path), Path::new(folder));
+        assert!(within("/W/Rules.JSON", "/w/rules.json") && within("/w/a/B", "/w/A"));
+        assert!(!within("/w/rules.json.md", "/w/rules.json") && !within("/w", "/w/a"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* whether a path is inside is decided twice, as it is written and where links lead.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,9 @@ use super::path::{self, ResolvedPath};
 /// What protects itself by its name, wherever it stands: see [`super::guarded`] and the sandbox's list of what no command may
 /// write.
 const KNOWN_BY_NAME: [&str; 3] = [".opencode", "opencode.json", "opencode.jsonc"];
+
+/// Folders below which names say nothing to the sandbox: what is there is not the project's own. A workspace may lie there.
+const FOREIGN: [&str; 3] = ["node_modules", "site-packages", "vendor"];
 
 /// A named root folder in which tools work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,18 +201,22 @@ impl Workspace {
             .configuring(configures)
     }
 
-    /// Notes from which files and folders the workspace's rules are read, whether they are there or not. Only those count that
-    /// lie inside and that nothing tells by their names: an operator may have named any file. Blocking.
+    /// Notes from which files and folders the workspace's rules are read, whether they are there or not, inside or outside. Of
+    /// those inside only those count that nothing tells by their names: an operator may have named any file. Blocking.
     pub fn note_configuration<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) {
+        let is_one_of = |part: &OsStr, names: &[&str]| names.iter().any(|name| part == *name);
         let is_known = |relative: &Path| {
-            relative
-                .iter()
-                .any(|part| KNOWN_BY_NAME.iter().any(|name| part == *name))
+            let mut own = relative.iter().take_while(|part| !is_one_of(part, &FOREIGN));
+            own.any(|part| is_one_of(part, &KNOWN_BY_NAME))
         };
         let mut places: Vec<PathBuf> = Vec::new();
         for place in paths.into_iter().flat_map(path::stations) {
             let inside = self.root_of(&place).and_then(|root| place.strip_prefix(root).ok());
-            if inside.is_some_and(|inside| !inside.as_os_str().is_empty() && !is_known(inside)) {
+            let counts = match inside {
+                Some(inside) => !inside.as_os_str().is_empty() && !is_known(inside),
+                None => place.parent().is_some(),
+            };
+            if counts {
                 places.push(place);
             }
         }
@@ -227,9 +235,10 @@ impl Workspace {
     pub(super) fn is_configured_by(&self, real: &Path) -> bool {
         // Who moves a folder around it can put another one in its place.
         let is_inside = self.root_of(real).is_some_and(|root| root != real);
-        let is_around = |place: &Path| is_inside && place.starts_with(real);
+        let is_around = |place: &Path| is_inside && path::is_within_any_case(place, real);
+        let is_at = |place: &Path| path::is_within_any_case(real, place);
         let places = self.configuration();
-        is_around(&self.real_directory) || places.iter().any(|place| real.starts_with(place) || is_around(place))
+        is_around(&self.real_directory) || places.iter().any(|place| is_at(place) || is_around(place))
     }
 
     /// Returns the workspace's folder in which a path lies whose links were followed.
@@ -286,15 +295,18 @@ mod tests {
             "w/a/b/new.json",
             "w/opencode.json",
             "w/.opencode/agent",
+            "w/vendor/b/opencode.json",
             "out/x",
         ];
         let noted: Vec<PathBuf> = noted.iter().map(|path| top.join(path)).collect();
         workspace.clone().note_configuration(noted.iter().map(PathBuf::as_path));
         let places = [
+            "out/x",
             "w/a/b/linked.json",
             "w/a/b/new.json",
             "w/a/b/settings",
             "w/shared/rules.json",
+            "w/vendor/b/opencode.json",
         ];
         assert_eq!(*workspace.configuration(), places.map(|place| top.join(place)));
         for path in [
@@ -303,6 +315,9 @@ mod tests {
             "w/shared",
             "w/a/b/new.json",
             "w/a/b/settings/agent/x.md",
+            "w/Shared/Rules.JSON",
+            "w/vendor/b/opencode.json",
+            "out/x/agent.md",
         ] {
             check(path, true);
         }

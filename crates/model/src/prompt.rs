@@ -92,6 +92,10 @@ pub struct AskPart {
     /// edits may do: programs obey what it touches. It is asked for unless a rule or grant names it more closely.
     #[serde(default)]
     pub guarded: Option<String>,
+    /// Whether rules are read from what it touches. Such a part is guarded as well where nothing is held back, as long as commands
+    /// are confined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holds_rules: bool,
 }
 
 impl Ask {

@@ -1,6 +1,7 @@
 //! What is allowed by name, and not only because everything is: what programs obey must be.
 //!
-//! *Invariant:* pure. It only ever turns an allowed pattern into a question, and only where the rules hold something back.
+//! *Invariant:* pure. It only ever turns an allowed pattern into a question, and only where the rules hold something back, or
+//! walls do.
 
 use toolgate_model::{Action, Rule};
 
@@ -62,6 +63,17 @@ pub(super) fn holds_back(rights: &Rights) -> bool {
         })
 }
 
+/// Says whether commands run within walls, where nothing is held back: nobody has said that every command is allowed. Who could
+/// change the rules would take the walls away.
+pub(super) fn are_commands_confined(rights: &Rights) -> bool {
+    let allows_all = |rule: &Rule| {
+        let is_allowed = rule.action == Action::Allow && is_for_everything(Some(rule));
+        is_allowed && wildcard::matches("bash", &rule.permission)
+    };
+    // The first rule of every agent is built in: nobody has said it.
+    !rights.layers().all(|rules| rules.iter().skip(1).any(allows_all))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -96,6 +108,38 @@ mod tests {
             Judgement::Ask { .. } => Asks,
             Judgement::Deny { .. } => Deny,
         }
+    }
+
+    #[test]
+    fn rules_are_changed_unasked_only_where_commands_may_do_anything() {
+        let path = "opencode.json";
+        let asking = Ask {
+            parts: vec![AskPart {
+                patterns: vec![path.to_owned()],
+                guarded: Some("it holds the rules".to_owned()),
+                holds_rules: true,
+                ..AskPart::default()
+            }],
+            ..Ask::new("edit", vec![path.to_owned()])
+        };
+        let defaults = [("*", "*", Allow), ("external_directory", "*", Asks)];
+        let check = |own: &[(&str, &str, Action)], expected: Action| {
+            let judged = judge(&asking, &rights(&[&list(&[&defaults, own].concat())]), &[]);
+            assert_eq!(action(&judged), expected, "{own:?}");
+        };
+        check(&[], Asks);
+        check(&[("webfetch", "*", Deny), ("read", "secret/*", Deny)], Asks);
+        check(&[("edit", "*", Allow)], Asks);
+        check(&[("bash", "git *", Allow)], Asks);
+        check(&[("bash", "*", Allow), ("edit", "secret", Deny)], Asks);
+        check(&[("edit", path, Allow)], Allow);
+        check(&[("bash", "*", Allow)], Allow);
+        check(&[("*", "*", Allow)], Allow);
+        let [confined, free] = [
+            list(&defaults),
+            list(&[&defaults[..], &[("bash", "*", Allow)]].concat()),
+        ];
+        assert_eq!(action(&judge(&asking, &rights(&[&free, &confined]), &[])), Asks);
     }
 
     #[test]

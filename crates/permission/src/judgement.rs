@@ -6,7 +6,7 @@
 use toolgate_model::{Action, Ask, AskPart, PartVerdict, Rule};
 
 use super::Rights;
-use super::by_name::{Named, holds_back, named};
+use super::by_name::{Named, are_commands_confined, holds_back, named};
 use super::rules::{evaluate_in, relevant};
 use super::wildcard;
 
@@ -128,7 +128,10 @@ fn judge_alone(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
         if let Some(rule) = unclear.and_then(|_| anything(&ask.permission, rights)) {
             tighten(&mut verdict, Action::Ask, rule, false);
         }
-        let guarded = part.filter(|part| part.guarded.is_some() && holds_back(rights));
+        let is_guarded = |part: &&AskPart| {
+            part.guarded.is_some() && (holds_back(rights) || part.holds_rules && are_commands_confined(rights))
+        };
+        let guarded = part.filter(is_guarded);
         for pattern in guarded.iter().flat_map(|part| &part.patterns) {
             match named(&ask.permission, pattern, rights, grants) {
                 Named::ByRule => {}

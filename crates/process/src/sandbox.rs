@@ -206,6 +206,9 @@ impl Sandbox {
                 .filter_map(|path| repository::elsewhere(path))
                 .map(Root::git),
         );
+        if self.kernel.landlock > 0 {
+            self.guarded_elsewhere(demand, &mut roots);
+        }
         let mut socket_folders = vec![slot.to_path_buf()];
         // What is refused without the network is what leads to others.
         socket_folders.extend(workspace.filter(|_| demand.network));
@@ -219,6 +222,20 @@ impl Sandbox {
             socket_folders,
             sockets: self.places.sockets.clone(),
         }))
+    }
+
+    /// Adds the folders elsewhere that may be written and that rules are read from, or from beside which: Landlock cannot tell
+    /// these files from others.
+    fn guarded_elsewhere(&self, demand: &Demand, roots: &mut Vec<Root>) {
+        let caches = self.places.caches.iter().filter(|_| demand.walls);
+        let written = demand.approved.iter().chain(&self.places.writable).chain(caches);
+        for folder in written.filter_map(|path| path.canonicalize().ok()) {
+            let is_known = roots.iter().any(|root| folder.starts_with(&root.path));
+            let mut read = demand.configuration.iter();
+            if !is_known && read.any(|place| place.starts_with(&folder) || folder.starts_with(place)) {
+                roots.push(Root::plain(folder));
+            }
+        }
     }
 
     fn filters(&self, wanted: Wanted) -> Result<Filters, SandboxError> {

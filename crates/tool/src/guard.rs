@@ -22,10 +22,12 @@ fn part(path: &ResolvedPath, reason: impl Fn(&str) -> Option<&'static str>) -> O
     let names = [path.relative(), path.real_relative()];
     let configures = path.configures().then_some(CONFIGURES);
     let reason = names.into_iter().find_map(reason).or(configures)?;
+    let holds_rules = path.configures() || names.into_iter().any(guarded::holds_rules);
     Some(AskPart {
         text: format!("{} ({reason})", path.relative()),
         patterns: path.patterns(),
         guarded: Some(reason.to_owned()),
+        holds_rules,
         ..AskPart::default()
     })
 }

@@ -285,8 +285,21 @@ fn watchers_are_told_of_a_broken_file() {
         }
         assert!(is_warned(&server, "stay in force").await);
         assert_eq!(problems().await, 1.0);
+        // It takes calls all the same.
+        let (code, out, err) = server.cli(&["health"]).await;
+        assert_eq!((code, out.trim()), (0, "SERVING"), "{err}");
+        assert!(err.contains("default: ") && err.contains("stay in force"), "{err}");
+        let (code, out, _) = server.cli(&["health", "--json"]).await;
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(
+            (code, &told["warnings"][0]["workspace"]),
+            (0, &json!("default")),
+            "{out}"
+        );
         fs::write(server.work().join("opencode.json"), "{}").unwrap();
         not_warned(&server, "stay in force").await;
         assert_eq!(problems().await, 0.0);
+        let (code, out, err) = server.cli(&["health"]).await;
+        assert_eq!((code, out.trim(), &*err), (0, "SERVING", ""));
     });
 }

@@ -500,7 +500,8 @@ fn what_files_said_that_are_gone_stays_where_it_was() {
         ),
         (
             "w/opencode.json",
-            r#"{"permission": {"bash": "deny", "edit": "deny"}, "mcp": {"s": {"enabled": false}}}"#,
+            r#"{"permission": {"bash": "deny", "edit": "deny"}, "mcp": {"s": {"enabled": false}, "t": {"type": "local", "command": ["x"]}},
+                "subagent_depth": 0, "experimental": {"primary_tools": ["bash"], "mcp_timeout": 5}, "username": "x"}"#,
         ),
         ("w/.opencode/opencode.json", r#"{"permission": {"edit": "ask"}}"#),
         ("w/.opencode/agent/mine.md", "---\npermission:\n  bash: deny\n---\n"),
@@ -521,7 +522,13 @@ fn what_files_said_that_are_gone_stays_where_it_was() {
     assert_eq!(kept, [machine.path("w/opencode.json")]);
     // As strong as it was: not stronger than what is inside of it.
     assert_eq!(tools.merged["permission"], json!({"bash": "deny", "edit": "ask"}));
-    assert!(!tools.merged.contains_key("mcp"), "only rules stay");
+    // What else held something back stays with them, and nothing else does.
+    assert_eq!(tools.merged["mcp"], json!({"s": {"enabled": false}}));
+    assert_eq!(tools.merged["experimental"], json!({"primary_tools": ["bash"]}));
+    assert_eq!(
+        (tools.subagent_depth, tools.merged.contains_key("username")),
+        (0, false)
+    );
     // And so it goes on, whatever else changes.
     std::fs::write(machine.path("w/.opencode/opencode.json"), "{}").expect("the folder is ours");
     remove("w/.opencode/agent/mine.md");
@@ -540,6 +547,19 @@ fn what_files_said_that_are_gone_stays_where_it_was() {
         (tools.merged["permission"].clone(), kept.len()),
         (json!({"bash": "allow"}), 1)
     );
+}
+
+#[test]
+fn what_a_link_leads_to_is_looked_for_before_it_is_there() {
+    let machine = Machine::new(&[("w/.opencode/agent/x.txt", "")]);
+    std::os::unix::fs::symlink(machine.path("w/later"), machine.path("w/.opencode/agent/team")).expect("it is ours");
+    let env = Environment::new(machine.vars.clone(), machine.path("w")).with_system_dir(machine.path("etc"));
+    let (directory, mut seen) = (machine.path("w"), Seen::default());
+    ToolsConfig::load_and_note(&directory, &directory, &env, &mut seen).expect("it is valid");
+    let before = seen.stamps();
+    assert!(seen.paths().any(|path| path.ends_with(".opencode/agent/team")));
+    std::fs::create_dir(machine.path("w/later")).expect("it is ours");
+    assert_ne!(seen.stamps(), before);
 }
 
 #[test]

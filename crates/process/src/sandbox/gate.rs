@@ -138,6 +138,26 @@ enum Use {
     Move,
 }
 
+/// Says whether a path is a folder or lies below it. The case of letters does not matter, because some file systems do not keep
+/// it apart; so it is with all names that are protected.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    let mut parts = path.iter();
+    folder
+        .iter()
+        .all(|part| parts.next().is_some_and(|own| own.eq_ignore_ascii_case(part)))
+}
+
+/// Says whether the last parts of a path have these names.
+fn ends_with(parts: &[&OsStr], names: &Path) -> bool {
+    let names: Vec<&OsStr> = names.iter().collect();
+    let last = parts.len().checked_sub(names.len()).map(|start| &parts[start..]);
+    last.is_some_and(|last| {
+        last.iter()
+            .zip(names)
+            .all(|(part, name)| part.eq_ignore_ascii_case(name))
+    })
+}
+
 /// Says whether a path in a repository's own folder is in what it stores, where anything may be named as it likes.
 fn is_content(parts: &[&OsStr]) -> bool {
     let stores = ["refs", "logs", "objects"];
@@ -268,7 +288,7 @@ impl Gate {
             return None;
         }
         let mut named = self.policy.configuration.iter();
-        if let Some(named) = named.find(|named| path.starts_with(named)) {
+        if let Some(named) = named.find(|named| is_within(path, named)) {
             return Some(named.clone());
         }
         let relative = path.strip_prefix(&root.path).ok()?;
@@ -279,15 +299,16 @@ impl Gate {
             let before = &parts[..end];
             // What a repository inside holds is as if it were in one outside.
             let in_nested = (0..before.len()).find(|&at| {
-                before[at] == GIT && before.get(at + 1).is_some_and(|next| NESTED.iter().any(|n| next == n))
+                before[at].eq_ignore_ascii_case(GIT)
+                    && before.get(at + 1).is_some_and(|next| NESTED.iter().any(|n| next == n))
             });
-            let is_reached = |entry: &PathBuf| {
-                let entry: Vec<&OsStr> = entry.iter().collect();
+            let is_reached = |reached: &PathBuf| {
+                let entry: Vec<&OsStr> = reached.iter().collect();
                 let in_module = in_nested.is_some_and(|at| {
                     let is_named = entry.len() == 2 && entry[0] == GIT && part == entry[1];
                     is_named && before.len() > at + 3 && !is_content(&before[at + 2..before.len() - 1])
                 });
-                before.ends_with(&entry) || in_module
+                in_module || ends_with(before, reached)
             };
             if self.policy.protected.iter().any(is_reached) {
                 let real = end - given.map_or(0, |_| 1);
@@ -305,13 +326,13 @@ impl Gate {
     fn is_around(&self, path: &Path) -> bool {
         let directory = self.policy.directory.iter();
         let mut kept = self.policy.configuration.iter().chain(directory);
-        kept.any(|kept| kept.starts_with(path))
+        kept.any(|kept| is_within(kept, path))
     }
 
     /// Refuses what is protected or hidden.
     fn check(&self, place: &Place, wanted: Use) -> Result<(), Errno> {
         let path = place.path();
-        if self.policy.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+        if self.policy.hidden.iter().any(|hidden| is_within(&path, hidden)) {
             return Err(Errno::ACCESS);
         }
         let Some(root) = self.root_of(&path) else { return Ok(()) };
@@ -337,7 +358,7 @@ impl Gate {
         if !is_opened && !is_harmless && self.is_around(&path) {
             return self.stop(path);
         }
-        if place.name != GIT || !self.guards_git() || is_opened || self.is_own(&path) {
+        if !place.name.eq_ignore_ascii_case(GIT) || !self.guards_git() || is_opened || self.is_own(&path) {
             return Ok(());
         }
         let is_top = place.directory == root.path;

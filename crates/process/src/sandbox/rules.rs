@@ -176,14 +176,25 @@ impl Builder<'_> {
         }
         if demand.walls {
             for cache in &places.caches {
-                self.root_if_there(cache, write)?;
+                self.root_elsewhere(cache, write)?;
             }
         }
         for path in demand.approved.iter().chain(&places.writable) {
             // What does not exist cannot be opened, and approving its parent instead would approve more.
-            self.root_if_there(path, write)?;
+            self.root_elsewhere(path, write)?;
         }
         Ok(())
+    }
+
+    /// As [`Self::root_if_there`], unless writes there pass the gate.
+    fn root_elsewhere(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {
+        let is_gated = path
+            .canonicalize()
+            .is_ok_and(|real| self.gated.iter().any(|root| real.starts_with(&root.path)));
+        match is_gated {
+            true => Ok(()),
+            false => self.root_if_there(path, rights),
+        }
     }
 
     fn root_if_there(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {

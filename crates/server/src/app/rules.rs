@@ -158,7 +158,13 @@ impl Watched {
         };
         let mut others = self.plugin_files.clone();
         match &read {
-            Ok((tools, _)) => others.extend(tools.plugin_files()),
+            Ok((tools, gone)) => {
+                others.extend(tools.plugin_files());
+                if !gone.is_empty() {
+                    // They may come back, and then what they name counts again.
+                    others.extend_from_slice(&self.workspace.configuration());
+                }
+            }
             // What cannot be used ends the search, and what lies behind it stays safe.
             Err(_) => others.extend_from_slice(&self.workspace.configuration()),
         }

@@ -135,6 +135,10 @@ async fn rules_are_safe_whatever_their_file_is_called() {
         "mkdir -p later/agents",
         "mv sub/project sub/p",
         "mv sub s",
+        "echo x > Team/Rules/BASE.json && test ! -e Team",
+        "mkdir .OpenCode",
+        "echo x > OPENCODE.json",
+        "mkdir -p Later/AGENTS",
     ] {
         let (code, printed) = fixture.run(&demand, command).await;
         assert_ne!(code, Some(0), "{command}: {printed}");
@@ -159,6 +163,47 @@ async fn rules_are_safe_whatever_their_file_is_called() {
         ..demand
     };
     let (code, printed) = fixture.run(&demand, "echo opened > team/rules/base.json").await;
+    assert_eq!(code, Some(0), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_in_an_approved_folder_are_safe_and_what_is_beside_them_is_not() {
+    let fixture = Fixture::new();
+    let out = fixture.folder.path().join("out").canonicalize().unwrap();
+    std::fs::create_dir_all(out.join("settings/agent")).unwrap();
+    std::fs::write(out.join("settings/rules.json"), "{}").unwrap();
+    let demand = Demand {
+        configuration: ["settings/rules.json", "settings/agent"]
+            .map(|name| out.join(name))
+            .into(),
+        approved: vec![out.clone()],
+        ..fixture.demand(Mode::WorkspaceWrite)
+    };
+    for command in [
+        "echo x > $O/settings/rules.json",
+        "rm $O/settings/rules.json",
+        "echo x > $O/y && mv $O/y $O/settings/rules.json",
+        "mv $O/settings $O/s",
+        "echo x > $O/settings/agent/build.md",
+        "ln -s $O/settings l && echo x > l/rules.json",
+        "mkdir $O/.opencode",
+    ] {
+        let (code, printed) = fixture.run(&demand, command).await;
+        assert_ne!(code, Some(0), "{command}: {printed}");
+        let rules = std::fs::read_to_string(out.join("settings/rules.json"));
+        assert_eq!(rules.unwrap(), "{}", "{command}");
+        assert!(!out.join("settings/agent/build.md").exists(), "{command}");
+    }
+    let fine =
+        "echo x > $O/theirs && mkdir $O/new && mv $O/new $O/other && echo y > $O/settings/more && rm $O/settings/more";
+    let (code, printed) = fixture.run(&demand, fine).await;
+    assert_eq!(code, Some(0), "{printed}");
+    // Where no rules are, nothing is in the way.
+    let demand = Demand {
+        configuration: Vec::new(),
+        ..demand
+    };
+    let (code, printed) = fixture.run(&demand, "echo x > $O/settings/rules.json").await;
     assert_eq!(code, Some(0), "{printed}");
 }
 
