@@ -54,9 +54,10 @@ fn key(name: &str, url: &str) -> String {
 }
 
 impl LoginFiles {
-    /// Returns what is not for confined programs: the folder, its file, which may be a link to elsewhere, and OpenCode's file.
-    pub fn hidden(&self) -> [&Path; 3] {
-        [&self.folder, &self.own, &self.of_opencode]
+    /// Returns what is not for confined programs: the folder, its file, which may be a link to elsewhere, the file of earlier
+    /// versions, which is still there if it cannot be taken over, and OpenCode's file.
+    pub fn hidden(&self) -> [&Path; 4] {
+        [&self.folder, &self.own, &self.old, &self.of_opencode]
     }
 
     /// Returns Toolgate's own file.
@@ -364,6 +365,7 @@ mod tests {
         // What cannot be read stays where it is.
         fs::write(&files.old, "{").unwrap();
         assert!(files.prepare().is_err() && files.old.exists());
+        assert!(files.hidden().contains(&files.old.as_path()));
         // Nothing is made beside it.
         let beside = fs::read_dir(files.folder.parent().unwrap()).unwrap();
         assert_eq!(beside.count(), 2);

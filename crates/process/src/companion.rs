@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A running program. Its standard error is that of this process.
 pub struct Companion {
     child: Child,
-    /// None once nobody is in it: its number may be that of another one then.
+    /// None once nobody is in it, or all were killed: its number may be that of another one then.
     group: Option<Pid>,
 }
 
@@ -84,6 +84,8 @@ impl Companion {
         self.signal(Signal::TERM);
         if tokio::time::timeout(patience, self.emptied()).await.is_err() {
             self.signal(Signal::KILL);
+            // Nobody outlives that, and the number may be that of another group soon.
+            self.group = None;
         }
         self.ended().await.ok()
     }

@@ -212,6 +212,8 @@ impl Desk {
 
     /// Answers the prompts of a session at a service until that is gone.
     async fn attend_to(&self, bound: &Bound, url: &str) -> Result<(), Failure> {
+        // What is cancelled while the connection is made is cancelled, too.
+        let cancelled = bound.cancelled.subscribe();
         let (client, workspace) = match &self.globals.server {
             Some(_) => {
                 let client = connection::connect_to(url, &self.globals.credentials).await?;
@@ -234,7 +236,7 @@ impl Desk {
         let answering = approver.run(|prompt, problem| self.decide(bound, prompt, problem));
         tokio::select! {
             error = answering => Err(error.into()),
-            never = cancel_calls(&client, &workspace, bound) => match never {},
+            never = cancel_calls(&client, &workspace, bound, cancelled) => match never {},
         }
     }
 
@@ -354,8 +356,12 @@ fn notification(method: &str, params: Value) -> Value {
 }
 
 /// Cancels what runs in a session whenever the editor cancels its work: an agent may not do that.
-async fn cancel_calls(client: &Client, workspace: &str, bound: &Bound) -> Infallible {
-    let mut cancelled = bound.cancelled.subscribe();
+async fn cancel_calls(
+    client: &Client,
+    workspace: &str,
+    bound: &Bound,
+    mut cancelled: watch::Receiver<u64>,
+) -> Infallible {
     let workspace = if workspace.is_empty() {
         connection::ALL_WORKSPACES
     } else {

@@ -314,21 +314,60 @@ fn no_more_is_asked_for_than_a_person_can_read() {
     });
 }
 
+/// Starts a service that has a login at a server, whose time is over.
+async fn with_login_over(web: &Web, issuer: &str) -> Server {
+    let url = web.url("/mcp");
+    let mut server = service(&[("s", json!({"type": "remote", "url": url}))]).await;
+    server.stop().await;
+    let entry = json!({
+        "serverUrl": url, "issuer": issuer, "clientInfo": {"clientId": "client-1"},
+        "tokens": {"accessToken": "token-1", "refreshToken": "refresh-1", "expiresAt": 1},
+    });
+    let file = own_file(&server);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, json!({ format!("s {url}"): entry }).to_string()).unwrap();
+    server.restart().await;
+    server
+}
+
+#[test]
+fn who_gave_a_login_is_found_behind_others_and_where_nobody_is_named() {
+    test(async {
+        for is_named in [true, false] {
+            let web = Web::start(move |request| {
+                let base = format!("http://{}", request.header("host"));
+                match request.path.as_str() {
+                    "/.well-known/oauth-protected-resource/mcp" if is_named => Reply::json(&json!({
+                        "resource": format!("{base}/mcp"),
+                        "authorization_servers": [format!("{base}/away"), format!("{base}/mcp")],
+                    })),
+                    "/.well-known/oauth-authorization-server/mcp" => Reply::json(&json!({
+                        "issuer": format!("{base}/mcp"), "token_endpoint": format!("{base}/tokens"),
+                    })),
+                    "/tokens" if request.field("refresh_token").as_deref() == Some("refresh-1") => {
+                        Reply::json(&json!({
+                            "access_token": "token-2", "token_type": "Bearer", "expires_in": 3600,
+                        }))
+                    }
+                    "/mcp" if request.header("authorization") == "Bearer token-2" => web::mcp(request, web::fine),
+                    "/mcp" => Reply::status(401),
+                    _ => Reply::status(404),
+                }
+            })
+            .await;
+            let server = with_login_over(&web, &web.url("/mcp")).await;
+            ready(&server, "s").await;
+            assert_eq!(web.seen("/tokens").len(), 1, "named: {is_named}");
+            server.assert_calm();
+        }
+    });
+}
+
 #[test]
 fn a_refresh_token_goes_back_to_who_gave_it_and_nobody_else() {
     test(async {
         let web = Guarded::default().start().await;
-        let url = web.url("/mcp");
-        let mut server = service(&[("s", json!({"type": "remote", "url": url}))]).await;
-        server.stop().await;
-        let entry = json!({
-            "serverUrl": url, "issuer": "https://elsewhere.example", "clientInfo": {"clientId": "client-1"},
-            "tokens": {"accessToken": "token-1", "refreshToken": "refresh-1", "expiresAt": 1},
-        });
-        let file = own_file(&server);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, json!({ format!("s {url}"): entry }).to_string()).unwrap();
-        server.restart().await;
+        let server = with_login_over(&web, "https://elsewhere.example").await;
         eventually("it wants a login", async || {
             source(&server, "s").await.0 == ToolSourceState::NeedsAuth
         })

@@ -46,7 +46,7 @@ pub(super) struct Issuer {
 
 /// Says whether the server is guarded by somebody who lets no client register.
 pub(super) async fn refuses_registration(server: &Url, challenge: &str, network: &Network) -> bool {
-    let found = discover(server, challenge, network).await;
+    let found = discover(server, challenge, None, network).await;
     found
         .issuer
         .is_some_and(|issuer| issuer.registration_endpoint.is_none())
@@ -67,12 +67,19 @@ pub(super) struct Guarded {
     pub(super) issuer: Option<Issuer>,
 }
 
-/// Finds out who guards a server.
-pub(super) async fn discover(server: &Url, challenge: &str, network: &Network) -> Guarded {
+/// Finds out who guards a server. Of several that it names, the one that is known counts.
+pub(super) async fn discover(server: &Url, challenge: &str, known: Option<&str>, network: &Network) -> Guarded {
     let resource = resource(server, challenge, network).await;
-    let guard = match resource.authorization_servers.first() {
+    let named = &resource.authorization_servers;
+    let is_known = |guard: &&String| known.is_some_and(|known| same_place(guard, known));
+    let guard = match named.iter().find(is_known).or(named.first()) {
         Some(guard) => allowed(guard, server),
-        None => Some(at_root(server, "/")),
+        // It is where the server is, at the root or below.
+        None => {
+            let known = known.and_then(|known| allowed(known, server));
+            let known = known.filter(|known| known.origin() == server.origin());
+            Some(known.unwrap_or_else(|| at_root(server, "/")))
+        }
     };
     let issuer = match &guard {
         Some(guard) => about(guard, server, network).await,
@@ -110,6 +117,7 @@ pub(super) async fn about(guard: &Url, home: &Url, network: &Network) -> Option<
         format!("{oauth}{path}"),
         format!("{openid}{path}"),
         format!("{path}{openid}"),
+        oauth.to_owned(),
     ];
     let places = places.iter().map(|place| at_root(guard, place));
     first(places, |_| true, home, network).await

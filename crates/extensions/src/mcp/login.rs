@@ -265,15 +265,19 @@ impl Credentials {
             })
         })?;
         let token = tokens.access.clone();
-        self.state().used = Some(Login {
-            expires: tokens.expires(),
-            token: tokens.access,
-            // The secret does for it.
-            refresh: None,
-            client: None,
-            issuer: None,
-            scopes: Vec::new(),
-        });
+        let mut known = self.state();
+        // If the configuration has changed meanwhile, it is the token of another client.
+        if self.logins().by_itself().as_ref() == Some(client) {
+            known.used = Some(Login {
+                expires: tokens.expires(),
+                token: tokens.access,
+                // The secret does for it.
+                refresh: None,
+                client: None,
+                issuer: None,
+                scopes: Vec::new(),
+            });
+        }
         Ok(token)
     }
 
@@ -296,13 +300,21 @@ impl Credentials {
         }
     }
 
-    /// Returns when another login is kept than the one that was looked up last.
+    /// Returns when another login is kept than the one that was looked up last; never if none was looked up, since none is used
+    /// then.
     pub(super) async fn replaced(&self) {
         loop {
             tokio::time::sleep(LOOK_PAUSE).await;
             let logins = self.logins();
             let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
-            if kept.is_some() && kept != self.state().kept {
+            let is_other = {
+                let known = self.state();
+                known.is_looked_up && kept.is_some() && kept != known.kept
+            };
+            if is_other {
+                // Known from now on, or it would be told of again.
+                let _alone = self.renewing.lock().await;
+                self.look().await;
                 return;
             }
         }

@@ -84,9 +84,10 @@ use crate::groups::Groups;
 pub struct Servers {
     programs: Programs,
     network: Network,
-    /// The logins by the servers' names and addresses: workspaces share them, and none is made twice. What the configuration of
-    /// a server said last of how to log in there counts. Never held across an await.
-    credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
+    /// The logins by the servers' names and addresses: workspaces share them, and none is made twice. Clients that log in by
+    /// themselves have theirs by workspace, too. What the configuration of a server said last of how to log in there counts. Never
+    /// held across an await.
+    credentials: Mutex<HashMap<(String, String, Option<String>), Arc<Credentials>>>,
     /// What keeps them, for all workspaces.
     tasks: TaskTracker,
     /// The servers themselves.
@@ -165,7 +166,7 @@ impl Servers {
         };
         let span = tracing::info_span!("mcp", server = %settings.name);
         let credentials = match &settings.kind {
-            Kind::Remote(remote) => self.credentials(&settings.name, remote),
+            Kind::Remote(remote) => self.credentials(workspace, &settings.name, remote),
             Kind::Local(_) => None,
         };
         let server = Server::new(settings, env, catalog, credentials);
@@ -200,11 +201,14 @@ impl Servers {
         self.known.arrange(workspace, names);
     }
 
-    fn credentials(&self, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
+    /// Returns the login at a server. All workspaces have that of the person, which must be renewed by one; a client that logs in by
+    /// itself is that of its workspace alone.
+    fn credentials(&self, workspace: &str, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
         let logins = Arc::clone(remote.logins.as_ref()?);
         let url = remote.url.parse().ok()?;
         let mut all = self.credentials.lock();
-        let key = (name.to_owned(), remote.url.clone());
+        let whose = logins.by_itself().map(|_| workspace.to_owned());
+        let key = (name.to_owned(), remote.url.clone(), whose);
         if let Some(known) = all.get(&key) {
             // How to log in there may have changed.
             known.change(logins);

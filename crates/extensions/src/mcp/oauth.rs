@@ -78,7 +78,7 @@ pub(super) async fn renew(
         resource,
         guard,
         issuer,
-    } = discover(server, challenge, network).await;
+    } = discover(server, challenge, login.issuer.as_deref(), network).await;
     if let Some(known) = &login.issuer {
         let named = issuer.as_ref().and_then(|issuer| issuer.issuer.as_ref());
         // Anybody can say that he is who gave it: he has to be found where that one is.

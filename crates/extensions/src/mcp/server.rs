@@ -133,12 +133,13 @@ impl Server {
         }
     }
 
-    /// Returns when somebody has logged in at a server that wanted it.
+    /// Returns when somebody has logged in at a server that wanted it, or that failed, perhaps because of the login.
     async fn logged_in(&self, loss: &Disconnect) {
         match (loss, &self.credentials) {
-            (Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration, Some(credentials)) => {
-                credentials.replaced().await;
-            }
+            (
+                Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration | Disconnect::Failed(_),
+                Some(credentials),
+            ) => credentials.replaced().await,
             (
                 Disconnect::NeedsAuth { .. }
                 | Disconnect::NeedsRegistration

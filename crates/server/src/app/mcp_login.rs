@@ -24,6 +24,9 @@ use super::mcp::{OfFiles, UNTRUSTED};
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
+/// How long it may take to find out where a person has to log in: a server may name many addresses.
+const SEARCH_LIMIT: Duration = Duration::from_secs(2 * 60);
+
 /// A server at which one can log in.
 pub struct LoginPlace {
     name: String,
@@ -144,7 +147,8 @@ impl LoginPlace {
             scopes: self.scopes(lacking),
             callback: address(&callback, loopback.port()),
         };
-        let authorization = Authorization::begin(wish, &self.network).await?;
+        let begun = tokio::time::timeout(SEARCH_LIMIT, Authorization::begin(wish, &self.network)).await;
+        let authorization = begun.context("it takes too long to find out where to log in")??;
         Ok(Wanted::Visit(Box::new(Visit {
             authorization,
             loopback,

@@ -216,6 +216,8 @@ impl<R: Records, H: Hearers> Teller<R, H> {
                     self.failures = 0;
                     break;
                 }
+                // What ends where nobody hears is not told here.
+                self.busy.retain(|key, _| heard.contains(&key.workspace));
                 for (number, event) in &batch {
                     if heard.contains(&event.workspace) {
                         self.tell(*number, event).await?;
@@ -250,10 +252,11 @@ impl<R: Records, H: Hearers> Teller<R, H> {
         let session = event.session.as_ref();
         Ok(match (&event.kind, session) {
             (ServiceEventKind::Call { call, state, .. }, Some(session)) => {
+                let key = SessionKey::new(&event.workspace, session);
                 let Some(record) = self.store.call(call).await? else {
+                    self.forget_call(&key, call);
                     return Ok(Vec::new());
                 };
-                let key = SessionKey::new(&event.workspace, session);
                 let mut shapes = Vec::new();
                 if self.is_new(&key, &record).await? {
                     let info = session_json(
@@ -327,6 +330,16 @@ impl<R: Records, H: Hearers> Teller<R, H> {
         }
         let status = || json!({ "sessionID": key.session, "status": { "type": "busy" } });
         is_new.then(|| ("session.status", status()))
+    }
+
+    /// Notes that a call has ended: its record was deleted, which happens later.
+    fn forget_call(&mut self, key: &SessionKey, call: &CallId) {
+        if let Some(busy) = self.busy.get_mut(key)
+            && busy.calls.remove(call)
+            && busy.calls.is_empty()
+        {
+            busy.quiet = Some(Instant::now());
+        }
     }
 
     fn next_idle(&self) -> Option<Instant> {
