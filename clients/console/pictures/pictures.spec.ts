@@ -4,11 +4,13 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import headless, { type IBufferCell, type Terminal } from "@xterm/headless";
+import { PromptDecision } from "../src/gen/toolgate/v1/prompt_pb";
 import { ASK, expect, test } from "../tests/service";
 
 const folder = join(import.meta.dirname, "../../../docs/pictures");
 const OLD = 'fn main() {\n    println!("hello");\n}\n';
 const EDIT = { filePath: "main.rs", oldString: '"hello"', newString: '"hello, world"' };
+const PUSH = { command: "git push origin main && git push --tags", description: "Publishes the change" };
 
 /** The size of the terminal. */
 const COLUMNS = 80;
@@ -48,7 +50,11 @@ async function approver(url: string): Promise<Terminal> {
       { length: ROWS },
       (_, row) => screen.buffer.active.getLine(row)?.translateToString() ?? "",
     );
-    const takesKeys = cells(screen, ROWS - 1).some((cell) => cell.isBold());
+    const keys = shown.findIndex((row) => row.startsWith("o once"));
+    // It is drawn from the top, so all of it is there when the last of the keys is alight.
+    const last = shown[ROWS - 1]?.trimEnd() ?? "";
+    const end = cells(screen, ROWS - 1)[last.length - 1];
+    const takesKeys = keys >= 0 && cells(screen, keys)[0]?.isBold() && last.endsWith("q leave") && !end?.isDim();
     if (takesKeys && shown.some((row) => row.includes("hello, world"))) break;
   }
   child.kill();
@@ -73,7 +79,7 @@ test("a prompt, in the browser and in the terminal", async ({ page, start }) => 
   expect((await call).ending.case).toBe("completed");
 });
 
-test("the first page, a call, and a prompt on a phone", async ({ page, start }) => {
+test("the first page and a call", async ({ page, start }) => {
   const service = await start({
     config: { permission: { bash: { "*": "allow", "git push*": "ask" }, edit: "allow" } },
   });
@@ -84,8 +90,7 @@ test("the first page, a call, and a prompt on a phone", async ({ page, start }) 
     "printf 'running 3 tests\\n\\033[32mok\\033[0m   greets\\n\\033[32mok\\033[0m   leaves\\n\\033[31mFAILED\\033[0m counts\\n'; exit 1";
   await service.run("bash", { command: tests, description: "Runs the tests" });
   await service.background("watch", "sleep 600", { description: "Watches the sources" });
-  const push = "git push origin main && git push --tags";
-  const call = service.run("bash", { command: push, description: "Publishes the change" }, { session: "release" });
+  const call = service.run("bash", PUSH, { session: "release", callId: "push" });
   await page.setViewportSize({ width: 1100, height: 380 });
   await page.goto(service.url);
   await expect(
@@ -99,12 +104,22 @@ test("the first page, a call, and a prompt on a phone", async ({ page, start }) 
   await page.goto(`${service.url}console/#/calls/change-greeting`);
   await expect(page.locator(".diff .added")).toBeVisible();
   await page.screenshot({ path: join(folder, "console-call.png") });
-  await page.setViewportSize({ width: 390, height: 700 });
-  await page.goto(`${service.url}console/#/prompts`);
-  await page.getByRole("listbox", { name: "Prompts that wait" }).getByRole("option").click();
-  const allow = page.getByRole("button", { name: "Allow once" });
-  await expect(allow).toBeEnabled();
-  await page.screenshot({ path: join(folder, "console-phone.png") });
-  await page.getByRole("button", { name: "Reject", exact: false }).first().click();
+  const [{ promptId, inputDigest } = {}] = (await service.permissions.listPrompts({ callId: "push" })).prompts;
+  await service.permissions.replyPrompt({ reply: { promptId, inputDigest, decision: PromptDecision.REJECT } });
   expect((await call).ending.case).toBe("failed");
+});
+
+test.describe("on a phone", () => {
+  test.use({ viewport: { width: 390, height: 700 }, hasTouch: true, isMobile: true });
+
+  test("a prompt", async ({ page, start }) => {
+    const service = await start({ config: { permission: { bash: { "*": "allow", "git push*": "ask" } } } });
+    const call = service.run("bash", PUSH, { session: "release" });
+    await page.goto(`${service.url}console/#/prompts`);
+    await page.getByRole("listbox", { name: "Prompts that wait" }).getByRole("option").tap();
+    await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
+    await page.screenshot({ path: join(folder, "console-phone.png") });
+    await page.getByRole("button", { name: "Reject", exact: true }).tap();
+    expect((await call).ending.case).toBe("failed");
+  });
 });

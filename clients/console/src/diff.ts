@@ -18,7 +18,8 @@ export interface Diff {
 
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 
-/** Takes a unified diff of any number of files apart. Every line is kept: what is not understood is a note. */
+/** Takes a unified diff of any number of files apart. Every line is kept, but for those that name a file once more: what is not
+ * understood is a note. */
 export function parseDiff(text: string): Diff {
   const lines: DiffLine[] = [];
   let [added, removed] = [0, 0];
@@ -49,10 +50,23 @@ export function parseDiff(text: string): Diff {
       [leftBefore, leftAfter] = [Number(hunk[2] ?? 1), Number(hunk[4] ?? 1)];
       lines.push({ kind: "hunk", text: line });
     } else if (/^(?:--- |\+\+\+ |Index: |diff |={10})/.test(line)) {
-      if (!line.startsWith("=")) lines.push({ kind: "file", text: line });
+      if (!line.startsWith("=")) name(lines, line);
     } else {
       lines.push({ kind: "note", text: line });
     }
   }
   return { lines, added, removed };
+}
+
+/** Adds a line that names a file. Where the lines above name the same one, the name alone is left of them. */
+function name(lines: DiffLine[], line: string): void {
+  const path = line.slice(4);
+  const isSame = (text: string): boolean => lines.at(-1)?.kind === "file" && lines.at(-1)?.text === text;
+  if (!line.startsWith("+++ ") || !isSame(`--- ${path}`)) {
+    lines.push({ kind: "file", text: line });
+    return;
+  }
+  lines.pop();
+  if (isSame(`Index: ${path}`)) lines.pop();
+  lines.push({ kind: "file", text: path });
 }

@@ -32,10 +32,11 @@ export function short(text: string, most: number): string {
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }
 
-/** Writes a duration in milliseconds: `0.25 s`, `12 s`, `3 min 5 s`. */
+/** Writes a duration in milliseconds: `250 ms`, `2.5 s`, `12 s`, `3 min 5 s`. */
 export function duration(millis: number): string {
-  const seconds = Math.max(0, millis) / 1000;
-  if (seconds < 10) return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;
+  if (millis < 1000) return `${Math.max(0, Math.floor(millis))} ms`;
+  const seconds = millis / 1000;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   if (seconds < 60) return `${Math.floor(seconds)} s`;
   const whole = Math.floor(seconds);
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
@@ -82,7 +83,7 @@ export function count(number: number, one: string, many = `${one}s`): string {
   return `${number.toLocaleString()} ${number === 1 ? one : many}`;
 }
 
-/** Writes what a workspace uses: `2 calls, 3 processes, 12.3 MiB, 0.25 s of processor`. */
+/** Writes what a workspace uses: `2 calls, 3 processes, 12.3 MiB, 250 ms of processor`. */
 export function used(usage: WorkspaceUsage, processorMillis: number): string {
   return [
     count(usage.runningCalls, "call"),

@@ -67,6 +67,15 @@ test("the token is asked for and kept for the tab", async ({ page, context, star
   expect(await page.evaluate(() => sessionStorage.getItem("toolgate.token"))).toBeNull();
 });
 
+test("what is wrong with the rules is said on every page", async ({ page, start }) => {
+  const service = await start({ config: { permision: { bash: "ask" }, permission: { bahs: "ask" } } });
+  await page.goto(`${service.url}console/#/timeline`);
+  const warnings = page.getByRole("group").filter({ hasText: "2 warnings about the rules" });
+  await warnings.getByText("2 warnings").click();
+  await expect(warnings.getByRole("listitem")).toContainText([/"bahs".*"bash"/, /"permision".*"permission"/]);
+  await page.screenshot({ path: test.info().outputPath("warnings.png") });
+});
+
 test("who may only look is told so when answering", async ({ page, start }) => {
   const service = await start({ config: ASK, tokens: `${TOKENS}\n`, token: "bob-has-another-token-of-32-more" });
   void service.bash("echo hello").catch(() => undefined);

@@ -28,7 +28,8 @@ test("diffs are taken apart by what their hunks promise", () => {
   check("@@ -5 +5,0 @@\n--- x\n", ["hunk - -", "removed 5 -"]);
   check("@@ -0,0 +1 @@\n+one\n\\ No newline at end of file\n", ["hunk - -", "added - 1", "note - -"]);
   // Two files, and what nobody knows.
-  check("Index: a\n====================\n--- a\n+++ a\nnonsense\n", ["file - -", "file - -", "file - -", "note - -"]);
+  check("Index: a\n====================\n--- a\n+++ a\nnonsense\n", ["file - -", "note - -"]);
+  expect(parseDiff("Index: a\n--- a\n+++ a\n--- b\n+++ b\n").lines.map(({ text }) => text)).toEqual(["a", "b"]);
   check("", []);
   expect(parseDiff("@@ -1 +1,2 @@\n-a\n+b\n+c\n")).toMatchObject({ added: 2, removed: 1 });
 });
@@ -142,8 +143,8 @@ test("texts are short, and hide nothing", () => {
   expect(short(" a\n b ", 10)).toBe("a b");
   expect(short("abcdef", 4)).toBe("abc…");
   expect([0, 250, 9_900, 61_000, 3_600_000, 90_000_000].map(duration)).toEqual([
-    "0.00 s",
-    "0.25 s",
+    "0 ms",
+    "250 ms",
     "9.9 s",
     "1 min 1 s",
     "1 h 0 min",
@@ -154,6 +155,6 @@ test("texts are short, and hide nothing", () => {
 
 test("what a workspace uses is said in a line", () => {
   const some = create(WorkspaceUsageSchema, { runningCalls: 2, processes: 1, memoryBytes: 12_900_000n });
-  expect(used(some, 250)).toBe("2 calls, 1 process, 12 MiB, 0.25 s of processor");
-  expect(used(create(WorkspaceUsageSchema), 0)).toBe("0 calls, 0 processes, 0 B, 0.00 s of processor");
+  expect(used(some, 250)).toBe("2 calls, 1 process, 12 MiB, 250 ms of processor");
+  expect(used(create(WorkspaceUsageSchema), 0)).toBe("0 calls, 0 processes, 0 B, 0 ms of processor");
 });

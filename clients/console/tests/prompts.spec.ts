@@ -106,6 +106,10 @@ test("a rejection says why", async ({ page, start }) => {
   const call = service.bash("rm -rf build");
   await open(page, service);
   await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
+  // What else is rejected is said where there is something.
+  await expect(page.getByText("Rejecting also rejects")).toHaveCount(0);
+  void service.bash("rm -rf dist").catch(() => undefined);
+  await expect(page.getByText("Rejecting also rejects")).toBeVisible();
   await page.keyboard.press("m");
   await expect(page.locator("textarea:focus, input:focus")).toBeVisible();
   await page.keyboard.type("Use make clean");

@@ -199,8 +199,9 @@ async function replaced(route: Route, folder: string): Promise<void> {
   const response = await route.fetch();
   // The body is neither compressed nor of that length.
   const { "content-encoding": _, "content-length": __, ...headers } = response.headers();
-  // A file that the service does not have yet is one of the page all the same.
-  if (response.status() === 404) headers["content-type"] = "text/javascript; charset=utf-8";
+  // A file that the service does not have in this version is one of the page all the same.
+  if (response.status() === 404)
+    headers["content-type"] = `text/${name.endsWith(".css") ? "css" : "javascript"}; charset=utf-8`;
   await route.fulfill({ status: 200, headers, body: readFileSync(join(folder, name)) });
 }
 

@@ -19,7 +19,7 @@ test("a workspace that is opened can be chosen, and says what it uses", async ({
   const { workspace } = await service.workspaces.getWorkspace({ workspace: "shop" });
   // A service that does not count has nothing to show.
   const counted =
-    workspace?.usage === undefined ? /^opened/ : /^1 call, [1-9]\d* process(es)?, .* s of processor, opened/;
+    workspace?.usage === undefined ? /^opened/ : /^1 call, [1-9]\d* process(es)?, .*\d m?s of processor, opened/;
   await expect(usage).toHaveText(counted);
   await choice.selectOption("default");
   await expect(usage.filter({ hasText: "opened" })).toHaveCount(0);

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { answer, type Answer } from "../prompts";
+import { answer, open, type Answer } from "../prompts";
 import { shortcuts } from "../shortcuts";
 import { count, visible } from "../text";
 import { Instead } from "./Instead";
@@ -65,7 +65,9 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
       {form === "always" && <Always request={request} busy={busy} send={send} />}
       {form === "message" && <Message busy={busy} send={send} />}
       {form === "instead" && <Instead input={prompt.inputJson} busy={busy} send={send} />}
-      <p class="dim">Rejecting also rejects the other permission prompts that wait in this session.</p>
+      {isOneOfSeveral(prompt) && (
+        <p class="dim">Rejecting also rejects the other permission prompts that wait in this session.</p>
+      )}
       <section class="answers" aria-label="Answer">
         {wrong !== "" && (
           <p class="bad" role="alert">
@@ -225,5 +227,16 @@ function Message({ busy, send }: FormProps): JSX.Element {
         Reject with this message
       </button>
     </form>
+  );
+}
+
+/** Whether other permissions are asked for in the session of a prompt. */
+function isOneOfSeveral({ promptId, sessionId, workspace }: Prompt): boolean {
+  return [...open.value.values()].some(
+    (one) =>
+      one.promptId !== promptId &&
+      one.request.case === "permission" &&
+      one.sessionId === sessionId &&
+      one.workspace === workspace,
   );
 }

@@ -19,13 +19,14 @@ interface DiffProps {
   text: string;
   /** Lines that are in sight at once. */
   most?: number;
-  /** Whether what is above it says already how much it changes. */
+  /** Whether what is above it says already which file it changes, and how much. */
   isNamed?: boolean;
 }
 
 /** Shows a unified diff. */
 export function Diff({ text, most = TALL, isNamed = false }: DiffProps): JSX.Element {
   const diff = useMemo(() => parseDiff(text), [text]);
+  const lines = isNamed ? diff.lines.filter(({ kind }) => kind !== "file") : diff.lines;
   const summary = `${count(diff.added, "line")} added, ${diff.removed.toLocaleString()} removed`;
   return (
     <figure class="diff">
@@ -33,12 +34,12 @@ export function Diff({ text, most = TALL, isNamed = false }: DiffProps): JSX.Ele
         Diff: <span class="plus">+{diff.added.toLocaleString()}</span>{" "}
         <span class="minus">−{diff.removed.toLocaleString()}</span> <span class="sr">({summary})</span>
       </figcaption>
-      <div class="diff-box" style={{ height: `${Math.min(most, diff.lines.length) * HEIGHT + 8}px` }}>
+      <div class="diff-box" style={{ height: `${Math.min(most, lines.length) * HEIGHT + 8}px` }}>
         <Rows
-          count={diff.lines.length}
+          count={lines.length}
           height={HEIGHT}
           label={`Diff, ${summary}`}
-          render={(index) => <Line key={index} line={diff.lines[index]!} />}
+          render={(index) => <Line key={index} line={lines[index]!} />}
         />
       </div>
     </figure>

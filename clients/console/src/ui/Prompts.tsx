@@ -4,6 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { at } from "../api";
 import { now } from "../clock";
+import { parseDiff } from "../diff";
 import { session, workspace } from "../filters";
 import { lookers, open, subject } from "../prompts";
 import { address, go, isNarrow, place } from "../route";
@@ -95,7 +96,7 @@ function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {
     <>
       <span class="line">
         <b>{short(prompt.tool, 40)}</b>
-        <span class="dim">{prompt.request.case === "questions" ? "question" : prompt.request.value?.permission}</span>
+        <span class="dim">{kind(prompt)}</span>
         <Where of={prompt.workspace} />
         <span class="end dim">{duration(now.value - created)}</span>
       </span>
@@ -104,14 +105,21 @@ function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {
   );
 }
 
+/** What is asked for, where the name of the tool does not say that. */
+function kind({ request, tool }: Prompt): string {
+  if (request.case === "questions") return "question";
+  const permission = request.value?.permission ?? "";
+  return permission === tool ? "" : short(permission, 40);
+}
+
 /** Shows one prompt, whole, with the ways to answer it. */
 export function PromptPanel({ prompt }: { prompt: Prompt }): JSX.Element {
   const request = prompt.request;
   return (
     <article class="prompt" aria-labelledby={`title-${prompt.promptId}`} data-prompt={prompt.promptId}>
       <h2 class="kicker" id={`title-${prompt.promptId}`}>
-        {visible(prompt.tool)}{" "}
-        {request.case === "questions" ? "asks you" : `asks for permission: ${visible(request.value?.permission ?? "")}`}
+        {visible(prompt.tool)} {request.case === "questions" ? "asks you" : "asks for permission"}
+        {request.case === "permission" && kind(prompt) !== "" && `: ${kind(prompt)}`}
       </h2>
       {request.case === "permission" && (
         <>
@@ -209,9 +217,14 @@ const SHOWN = new Set(["diff", "command", "files"]);
 function Permission({ request }: { request: PermissionRequest }): JSX.Element {
   const metadata = (request.metadata ?? {}) as Record<string, unknown>;
   const { diff, command } = metadata;
+  const files = typeof diff === "string" ? parseDiff(diff).lines.filter(({ kind }) => kind === "file") : [];
   const others = Object.entries(metadata).filter(
-    ([key, value]) => value !== request.title && (!SHOWN.has(key) || typeof value !== "string"),
+    ([key, value]) =>
+      value !== request.title &&
+      (!SHOWN.has(key) || typeof value !== "string") &&
+      !files.some(({ text }) => text === value),
   );
+  const patterns = request.parts.length > 0 ? [] : request.patterns.filter((pattern) => pattern !== request.title);
   return (
     <div class="request">
       {typeof command === "string" && <pre class="command">{visible(command)}</pre>}
@@ -230,11 +243,11 @@ function Permission({ request }: { request: PermissionRequest }): JSX.Element {
           </ul>
         </section>
       )}
-      {request.parts.length === 0 && request.patterns.length > 0 && (
+      {patterns.length > 0 && (
         <section>
           <h3>It is about</h3>
           <ul class="patterns">
-            {request.patterns.map((pattern) => (
+            {patterns.map((pattern) => (
               <li key={pattern}>
                 <code>{visible(pattern)}</code>
               </li>
