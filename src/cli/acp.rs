@@ -42,7 +42,9 @@ use self::shown::Version;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
+use super::instances::is_of_rules;
 use super::interrupts::Interrupts;
+use super::service;
 use super::terminal::{Terminal, bytes, short};
 use super::tools::Viewpoint;
 use super::user::user_name;
@@ -63,7 +65,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const MAX_NONSENSE: usize = 50;
 const NONSENSE: usize = 200;
 
-/// Variables that `toolgate mcp` gets whatever the agent hands on: where things of the user are. None of them is a secret.
+/// Variables that `toolgate mcp` gets whatever the agent hands on, beside those that say what calls may do: where things of the user
+/// are. None of them is a secret.
 const VARIABLES: [&str; 9] = [
     "HOME",
     "PATH",
@@ -75,6 +78,9 @@ const VARIABLES: [&str; 9] = [
     "TOOLGATE_DATA_DIR",
     "TOOLGATE_LOG",
 ];
+
+/// Says what calls may do, and may hold secrets, which an agent could keep.
+const SECRET: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Which agent, and for whom it works.
 #[derive(Debug, Args)]
@@ -163,9 +169,9 @@ impl Server {
                 .chain(model)
                 .flat_map(|(option, value)| [option.to_owned(), value]),
         );
-        let variables = VARIABLES
-            .iter()
-            .filter_map(|name| Some((name, std::env::var(name).ok()?)));
+        let is_handed_on = |name: &str| VARIABLES.contains(&name) || (is_of_rules(name) && name != SECRET);
+        let environment = service::environment();
+        let variables = environment.vars().filter(|&(name, _)| is_handed_on(name));
         Ok(Self {
             program: text(&program)?,
             workspace: workspace.transpose()?,

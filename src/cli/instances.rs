@@ -74,6 +74,11 @@ const OF_BOUNDS: [&str; 5] = [
     "TOOLGATE_REDACT_",
 ];
 
+/// Says whether a variable says what calls may do.
+pub(super) fn is_of_rules(name: &str) -> bool {
+    OF_RULES.contains(&name) || OF_BOUNDS.iter().any(|part| name.starts_with(part))
+}
+
 /// What an environment says of what calls may do: variables with the digests of their values, which may be secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -82,10 +87,9 @@ pub(super) struct Settings(BTreeMap<String, String>);
 impl Settings {
     /// Notes the settings of an environment for a run of a service.
     pub(super) fn of(environment: &Environment, id: &str) -> Self {
-        let counts = |name: &str| OF_RULES.contains(&name) || OF_BOUNDS.iter().any(|part| name.starts_with(part));
         let variables = environment
             .vars()
-            .filter(|(name, value)| counts(name) && !value.is_empty());
+            .filter(|(name, value)| is_of_rules(name) && !value.is_empty());
         let home = environment.config_home().unwrap_or_default();
         let home = home.to_string_lossy().into_owned();
         let all = variables.chain([("XDG_CONFIG_HOME", home.as_str())]);

@@ -79,7 +79,7 @@ fn text(path: &Path) -> String {
 }
 
 /// Takes the process's environment; what is not UTF-8 cannot be a setting and is left out.
-fn environment() -> Environment {
+pub(super) fn environment() -> Environment {
     let variables = std::env::vars_os();
     let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));

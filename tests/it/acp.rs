@@ -44,11 +44,17 @@ impl Editor {
     }
 
     /// Starts one with this home and project, and `toolgate acp` with these options.
-    async fn at(
+    async fn at(place: (Arc<tempfile::TempDir>, &Path), version: u64, options: &[&str], how: &[&str]) -> Self {
+        Self::with(place, version, options, how, &[]).await
+    }
+
+    /// As [`Self::at`], with these variables.
+    async fn with(
         (home, project): (Arc<tempfile::TempDir>, &Path),
         version: u64,
         options: &[&str],
         how: &[&str],
+        variables: &[(&str, &str)],
     ) -> Self {
         let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/acp/agent.py");
         let mut program = Command::new(PROGRAM);
@@ -57,6 +63,7 @@ impl Editor {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", home.path())
             .env("USER", "ada")
+            .envs(variables.iter().copied())
             .current_dir(home.path())
             .arg("acp")
             .args(options)
@@ -415,6 +422,32 @@ fn what_it_does_not_know_passes_and_it_ends_as_the_agent_does() {
             (Some(2), true),
             "{told}"
         );
+    });
+}
+
+#[test]
+fn what_the_environment_says_of_calls_counts_whatever_the_agent_hands_on() {
+    test(async {
+        let home = Arc::new(tempfile::tempdir().unwrap());
+        let project = home.path().join("project");
+        std::fs::create_dir(&project).unwrap();
+        let rules = [
+            ("OPENCODE_PERMISSION", r#"{"bash": "deny"}"#),
+            ("OPENCODE_CONFIG_CONTENT", "{}"),
+        ];
+        let mut editor = Editor::with((home, &project), 1, &[], &[], &rules).await;
+        let session = editor.opens().await;
+        let mark = project.join("mark");
+        let command = format!("touch {}", mark.display());
+        let turn = editor.prompts(&session, "bash", bash(&command)).await;
+        let (result, _) = editor.result(turn).await;
+        assert_ne!(result["result"]["isError"], false, "{result}");
+        assert!(!mark.exists(), "{result}");
+        // What may hold secrets goes to no agent.
+        let sent = editor.does("x/opened", json!({})).await;
+        assert!(!sent.as_str().unwrap().contains("OPENCODE_CONFIG_CONTENT"), "{sent}");
+        let (ended, complaints) = editor.leaves().await;
+        assert!(ended.success(), "{ended}: {complaints}");
     });
 }
 
