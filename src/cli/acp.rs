@@ -254,8 +254,9 @@ impl Proxy<'_> {
             Over::Agent => LAST_WORDS,
             Over::Interrupted => Duration::ZERO,
             Over::Stuck(who) => {
-                let text =
-                    format!("{who} has read nothing for a minute, and too much waits for it: both sides are given up");
+                let text = format!(
+                    "{who} has read nothing for a minute, and too many messages wait for it: closing both connections"
+                );
                 self.terminal.inform(&text);
                 Duration::ZERO
             }
@@ -335,7 +336,7 @@ impl Proxy<'_> {
                 // If it has ended, that is told by its end.
                 tokio::time::sleep(LAST_WORDS).await;
                 self.terminal
-                    .inform("the agent has closed its input: what the editor says to it goes nowhere");
+                    .inform("the agent has closed its input: messages of the editor are no longer delivered");
             };
             // Our own requests are answered still.
             tokio::join!(asked.discard(), telling);
@@ -358,7 +359,7 @@ impl Proxy<'_> {
             Passed::Changed(line) => Some(line),
             Passed::Unbound(why) => {
                 self.terminal
-                    .inform(&format!("a session has none of Toolgate's tools: {why}"));
+                    .inform(&format!("a session was started without Toolgate's tools: {why}"));
                 None
             }
         }

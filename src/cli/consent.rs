@@ -14,7 +14,7 @@ use super::terminal::visible;
 pub(super) async fn agreed(what: &str, path: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage(format!(
-            "nobody is there to agree to this change of {path}; --yes agrees to it"
+            "cannot ask whether to change {path}, because there is no terminal; --yes agrees to the change"
         )));
     }
     eprint!("{what} {}? [y/N] ", visible(path));

@@ -90,7 +90,7 @@ impl CredentialArgs {
     /// A token that would have to be written down.
     pub(super) fn for_others(&self) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         if self.token.is_some() {
-            let why = "a token is not written into a file of another program; put it into a file, and name that with --token-file";
+            let why = "a token is not written to the settings of another program; put it in a file, and name the file with --token-file";
             return Err(Failure::Usage(why.to_owned()));
         }
         let named = [

@@ -382,7 +382,7 @@ impl Place<'_> {
             };
             if is_partial {
                 self.terminal
-                    .inform("there are too many folders: of some nothing is told");
+                    .inform("there are too many folders: changes in some of them are not shown");
             }
         }
     }

@@ -135,7 +135,7 @@ fn write(path: &Path) -> Result<(), Failure> {
     match file.persist_noclobber(path) {
         Ok(_) => Ok(()),
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(Failure::Usage(format!(
-            "{} has been made meanwhile, so it was not touched",
+            "{} was created in the meantime, so it was left unchanged",
             path.display()
         ))),
         Err(error) => Err(unwritten(error.error)),
@@ -187,9 +187,9 @@ impl Found {
         };
         let clients = match self.clients.as_slice() {
             [] => "none".to_owned(),
-            [one] => format!("{one}: `toolgate setup {one}` tells it of Toolgate"),
+            [one] => format!("{one}: `toolgate setup {one}` adds Toolgate to its settings"),
             [first, ..] => format!(
-                "{}: `toolgate setup {first}` tells one of Toolgate",
+                "{}: for instance, `toolgate setup {first}` adds Toolgate to its settings",
                 self.clients.join(", ")
             ),
         };
@@ -206,7 +206,7 @@ impl Found {
         ];
         let mut lines: Vec<String> = rows.iter().map(|(what, found)| format!("{what:18}{found}")).collect();
         let others = self.around.rule_files.iter();
-        lines.extend(others.map(|path| format!("{:18}{} holds here as well", "rules", folder::shown(path))));
+        lines.extend(others.map(|path| format!("{:18}{} applies here, too", "rules", folder::shown(path))));
         lines
     }
 

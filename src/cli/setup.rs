@@ -125,7 +125,7 @@ impl SetupArgs {
         file::write(&change)?;
         self.report(terminal, &change, diff, true)?;
         let next = if self.remove {
-            "the client forgets it when it is started next"
+            "the client stops using it at its next start"
         } else {
             self.client.afterwards(self.project)
         };

@@ -149,12 +149,12 @@ async fn check(config: &Config, place: &str, terminal: &Terminal) -> Result<Exit
     let (tables, exit) = match state {
         SchemaState::Older { version: 0 } => ("there are none: run `toolgate store migrate`".to_owned(), Exit::Failed),
         SchemaState::Older { version } => {
-            let text = format!("of version {version}, an earlier one: run `toolgate store migrate`");
+            let text = format!("of version {version}, which is out of date: run `toolgate store migrate`");
             (text, Exit::Failed)
         }
         SchemaState::Equal => ("up to date".to_owned(), Exit::Completed),
         SchemaState::Newer { version } => {
-            let text = format!("of version {version}, of a later release, which this one goes on with");
+            let text = format!("of version {version}, of a later release, which this release can use");
             (text, Exit::Completed)
         }
     };

@@ -24,7 +24,7 @@ impl WorkersArgs {
             // What knows no such service is a service that runs calls.
             let is_none = status.code() == Code::Unimplemented;
             if is_none {
-                Status::unimplemented("this server is no gateway, and has no workers")
+                Status::unimplemented("this server is not a gateway, so it has no workers")
             } else {
                 status
             }

@@ -206,7 +206,7 @@ async fn open(
 ) -> Result<(), Failure> {
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf());
     let Some(directory) = directory.to_str() else {
-        return Err(Failure::Usage(format!("{} is no text", directory.display())));
+        return Err(Failure::Usage(format!("{} is not valid UTF-8", directory.display())));
     };
     let request = OpenWorkspaceRequest {
         workspace,

@@ -122,7 +122,7 @@ impl Desk {
             (Some(_), _) => Answer::Dismissed,
             (None, _) => {
                 let problem = message["error"]["message"].as_str();
-                Answer::Failed(problem.unwrap_or("it has not said what was chosen").to_owned())
+                Answer::Failed(problem.unwrap_or("it did not say what was chosen").to_owned())
             }
         };
         // Taken back meanwhile, it is for nobody, too.

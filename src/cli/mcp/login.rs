@@ -79,7 +79,7 @@ impl LoginArgs {
         };
         let scopes = visit.scopes();
         let asked = match scopes.is_empty() {
-            true => "the login asks for no particular scope".to_owned(),
+            true => "the login asks for no specific scopes".to_owned(),
             false => format!("the login asks for these scopes: {}", visible(&scopes.join(" "))),
         };
         terminal.inform(&asked);
@@ -90,7 +90,7 @@ impl LoginArgs {
             terminal.line(&visible(visit.address()))?;
         }
         terminal.inform(&format!(
-            "waiting for the browser to come back to {} …",
+            "waiting for the browser to be redirected to {} …",
             visit.listens()
         ));
         let tools = place.complete(&visit).await.map_err(failed)?;

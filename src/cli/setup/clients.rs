@@ -60,7 +60,7 @@ impl Places {
                 .map(PathBuf::from)
         };
         let home = named("HOME")
-            .ok_or_else(|| Failure::Usage("HOME is not set: it says where the client's file is".to_owned()))?;
+            .ok_or_else(|| Failure::Usage("HOME is not set, so the client's settings cannot be found".to_owned()))?;
         let project = std::env::current_dir().map_err(|source| Failure::Read {
             path: ".".into(),
             source,
@@ -181,14 +181,14 @@ impl Client {
     pub(super) fn afterwards(self, project: bool) -> &'static str {
         match self {
             Self::ClaudeCode if project => "Claude Code asks once whether it may use it",
-            Self::ClaudeCode => "`claude mcp list` shows it, and Claude Code has it when it is started next",
+            Self::ClaudeCode => "`claude mcp list` shows it, and Claude Code uses it from its next start",
             Self::Codex if project => "Codex reads it where it trusts the project",
-            Self::Codex => "`codex mcp list` shows it, and Codex has it when it is started next",
-            Self::Opencode => "`opencode mcp list` shows it, and OpenCode has it when it is started next",
+            Self::Codex => "`codex mcp list` shows it, and Codex uses it from its next start",
+            Self::Opencode => "`opencode mcp list` shows it, and OpenCode uses it from its next start",
             Self::Cursor => "Cursor's settings show it under MCP",
             Self::Vscode => "VS Code's command `MCP: List Servers` starts it",
             Self::Zed => "Zed has it at once, in the settings of its agent",
-            Self::Gemini => "`gemini mcp list` shows it, and Gemini CLI has it when it is started next",
+            Self::Gemini => "`gemini mcp list` shows it, and Gemini CLI uses it from its next start",
         }
     }
 }

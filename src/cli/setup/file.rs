@@ -55,7 +55,7 @@ fn what_is_there(path: &Path) -> &Path {
 
 fn leads_nowhere(link: &Path) -> Failure {
     Failure::Usage(format!(
-        "{} is a link to what does not exist, so it was not touched: create that, or take the link away",
+        "{} is a link to a file that does not exist, so it was left unchanged: create that file, or remove the link",
         link.display()
     ))
 }
@@ -117,7 +117,7 @@ fn unchanged(change: &Change) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{} has been changed meanwhile, so it was not touched; run this again",
+        "{} has been changed meanwhile, so nothing was written; run this command again",
         path.display()
     )))
 }
@@ -135,7 +135,7 @@ fn own(file: &File, like: &fs::Metadata) -> io::Result<()> {
 
 fn not_given(path: &Path, source: &io::Error) -> Failure {
     Failure::Usage(format!(
-        "{} belongs to another user or group, which it would not keep ({source}), so it was not touched: run this as its owner",
+        "{} belongs to another user or group, and its owner could not be kept ({source}), so it was left unchanged: run this as its owner",
         path.display()
     ))
 }

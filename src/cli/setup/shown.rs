@@ -19,7 +19,7 @@ pub(super) fn change(path: &Path, place: &str, old: Option<&Value>, new: Option<
         (Some(Value::Object(old)), Some(new)) => set(&mut text, "", old, new),
         (old, Some(new)) => {
             if old.is_some() {
-                text.push_str("-(what is no entry)\n");
+                text.push_str("-(not a valid entry)\n");
             }
             set(&mut text, "", &Map::new(), new);
         }
@@ -28,7 +28,7 @@ pub(super) fn change(path: &Path, place: &str, old: Option<&Value>, new: Option<
                 line(&mut text, '-', key, SHOWN.contains(&key.as_str()).then_some(value));
             }
         }
-        (_, None) => text.push_str("-(what is no entry)\n"),
+        (_, None) => text.push_str("-(not a valid entry)\n"),
     }
     text
 }
