@@ -397,9 +397,8 @@ pub trait Prompts: Send + Sync + 'static {
 /// Prompts that [`read_prompts`] reads with one request.
 const PROMPTS_AT_ONCE: usize = 64;
 
-/// Reads prompts with few requests: where hundreds come in a second, one request for each would fall behind. What is missing of an
-/// answer is read by itself: it is not stored any more, or keeps others from being read, or the gateway is an older one. Returns
-/// what was found, in the order of the ids; an error only if the store is away.
+/// Reads prompts with few requests, where one for each would fall behind, and returns them in the order of the ids. What an answer lacks
+/// is read by itself: it may be gone, or keep others from being read, or the gateway is an older one. Fails only if the store is away.
 pub async fn read_prompts(
     store: &(impl Prompts + ?Sized),
     ids: impl IntoIterator<Item = PromptId>,
