@@ -160,6 +160,8 @@ impl Pty {
     /// Types a line when the program waits for one.
     pub(crate) async fn line(&mut self, text: &str) {
         self.mode(true).await;
+        // Between two questions the terminal reads lines as well, and what is typed then is thrown away: nothing tells the two apart.
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         writeln!(self.keyboard, "{text}").unwrap();
     }
 
