@@ -80,14 +80,16 @@ use self::server::Server;
 use self::settings::Env;
 use crate::groups::Groups;
 
+/// A server's name, its address and, for a client that logs in by itself, its workspace.
+type LoginKey = (String, String, Option<String>);
+
 /// The servers of all workspaces. Dropping it asks them to end.
 pub struct Servers {
     programs: Programs,
     network: Network,
-    /// The logins by the servers' names and addresses: workspaces share them, and none is made twice. Clients that log in by
-    /// themselves have theirs by workspace, too. What the configuration of a server said last of how to log in there counts. Never
-    /// held across an await.
-    credentials: Mutex<HashMap<(String, String, Option<String>), Arc<Credentials>>>,
+    /// The logins: workspaces share them, and none is made twice. What the configuration of a server said last of how to log in there
+    /// counts. Never held across an await.
+    credentials: Mutex<HashMap<LoginKey, Arc<Credentials>>>,
     /// What keeps them, for all workspaces.
     tasks: TaskTracker,
     /// The servers themselves.
