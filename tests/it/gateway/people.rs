@@ -103,7 +103,7 @@ impl Approver {
                     }
                     ReplyResult::AlreadyResolved => return,
                     // Its call died before it was recorded to wait for the prompt.
-                    ReplyResult::Withdrawn => return self.is_lost(prompt.call_id).await,
+                    ReplyResult::Withdrawn => return self.wait_until_lost(prompt.call_id).await,
                     other => panic!("{other:?} for {prompt:?}"),
                 }
             }
@@ -112,10 +112,12 @@ impl Approver {
     }
 
     /// Waits until a call has ended, which is lost.
-    async fn is_lost(mut self, call_id: String) {
+    async fn wait_until_lost(mut self, call_id: String) {
         loop {
             let mut client = ToolServiceClient::with_interceptor(self.gateways.next(), Shown(ANNA, None));
-            let request = GetCallRequest { call_id: call_id.clone() };
+            let request = GetCallRequest {
+                call_id: call_id.clone(),
+            };
             if let Ok(Ok(answer)) = timeout(PATIENCE, client.get_call(request)).await
                 && let call = answer.into_inner().call.unwrap()
                 && call.ending.is_some()
