@@ -10,11 +10,13 @@
 //!   with what the server says and asks meanwhile;
 //! - `javascript`: `discovery` finds files, `script` loads them, `host` and `runtime` run them, `manifest` is for executables;
 //!   `world` and `events` are what plugins want to know, and what they hear;
+//! - `asking`: how a tool from elsewhere asks before it runs;
 //! - `groups`: what runs for each workspace;
 //! - `hosted`: tools, hooks and subagents that front ends lend.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
+mod asking;
 #[cfg(any(feature = "javascript", feature = "mcp"))]
 mod groups;
 pub mod hosted;

@@ -230,9 +230,14 @@ fn a_call_that_waited_for_a_person_goes_on_after_a_crash_of_the_service() {
             ..Setup::default()
         })
         .await;
-        let request = kept("w1", request("s_work", json!({})));
+        let request = kept("w1", request("s_work", json!({"path": "/srv/all"})));
         let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
         let prompt = waiting(&mut stream).await;
+        let Some(toolgate_contract::prompt::Request::Permission(asked)) = &prompt.request else {
+            panic!("{prompt:?}")
+        };
+        let shown = toolgate_contract::json::struct_to_json(asked.metadata.clone().unwrap());
+        assert_eq!(Value::Object(shown), json!({"input": {"path": "/srv/all"}}));
         server.kill9().await;
         server.restart().await;
         // The call takes its prompt up again a moment after its tool is there. It can be answered before.

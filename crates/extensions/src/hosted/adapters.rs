@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use toolgate_model::{Ask, Definition, OutputText, Source, ToolOutput, json_map};
+use toolgate_model::{Definition, OutputText, Source, ToolOutput};
 use toolgate_tool::{Hook, HookError, HookPoint, Offer, Tool, ToolContext, ToolError};
+
+use crate::asking::ask_to_run;
 
 use super::host::Host;
 use super::messages::{HostRequest, HostResult, HostedTool, Report, hosts_metadata, lost};
@@ -52,14 +54,7 @@ impl Tool for ToolAdapter {
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let name = &self.tool.name;
-        ctx.permission
-            .ask(Ask {
-                always: vec!["*".to_owned()],
-                title: format!("{name} ({})", self.host.source),
-                metadata: json_map([("input", input.clone())]),
-                ..Ask::new(name, vec!["*".to_owned()])
-            })
-            .await?;
+        ask_to_run(name, format!("{name} ({})", self.host.source), &input, ctx).await?;
         let work = HostRequest::Tool {
             call: ctx.call.clone(),
             origin: ctx.origin.clone(),

@@ -23,7 +23,9 @@ use toolgate_model::{Definition, JsonMap, OutputText, Source, ToolOutput};
 use toolgate_process::{Environment, Exit, Launch, Programs, Stdin, StdioChild};
 use toolgate_tool::{Offer, Tool, ToolContext, ToolError};
 
-use super::script::{ANYTHING, ask_to_run};
+use crate::asking::ask_to_run;
+
+use super::script::ANYTHING;
 
 /// Larger manifests are refused.
 const MAX_MANIFEST: u64 = 256 * 1024;
@@ -191,7 +193,7 @@ impl Tool for ManifestTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        ask_to_run(&self.name, &input, ctx).await?;
+        ask_to_run(&self.name, self.name.clone(), &input, ctx).await?;
         let launch = self.launch(ctx);
         let started = self.programs.spawn_piped(launch).await;
         let mut peer =

@@ -12,11 +12,11 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_model::{
-    Ask, Attachment, AttachmentContent, Definition, Effect, JsonMap, OutputText, Source, ToolOutput, json_map,
-};
+use toolgate_model::{Ask, Attachment, AttachmentContent, Definition, Effect, JsonMap, OutputText, Source, ToolOutput};
 use toolgate_permission::Refusal;
 use toolgate_tool::{Contribution, Hook, HookError, HookPoint, Offer, Tool, ToolContext, ToolError, invalid_arguments};
+
+use crate::asking::ask_to_run;
 
 use super::discovery::{Kind, Script};
 use super::host::{Conversation, Event, Hosts, Progress};
@@ -30,9 +30,6 @@ const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a script may do: what a program may.
 pub(super) const ANYTHING: [Effect; 4] = [Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network];
-
-/// The most bytes of arguments that a prompt shows.
-const MAX_SHOWN: usize = 64 * 1024;
 
 /// A file as it was at one moment, with a thread of the host's.
 pub(super) struct Module {
@@ -274,7 +271,7 @@ impl Tool for ScriptTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        ask_to_run(&self.about.name, &input, ctx).await?;
+        ask_to_run(&self.about.name, self.about.name.clone(), &input, ctx).await?;
         let request = json!({
             "op": "call",
             "tool": self.about.name,
@@ -297,30 +294,6 @@ impl Tool for ScriptTool {
             Done { .. } => Err(ToolError::failed("The tool ended without a result.")),
         }
     }
-}
-
-/// Asks for the permission of a tool's own name (`docs/spec/framework.md` §16 F11).
-pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &ToolContext) -> Result<(), Refusal> {
-    ctx.permission
-        .ask(Ask {
-            permission: name.to_owned(),
-            patterns: vec!["*".to_owned()],
-            always: vec!["*".to_owned()],
-            title: name.to_owned(),
-            metadata: arguments_shown(input),
-            ..Ask::default()
-        })
-        .await
-        .map(drop)
-}
-
-/// What a person sees of the arguments; all of a large input stands in the call's record only.
-fn arguments_shown(input: &Value) -> JsonMap {
-    let bytes = input.to_string().len();
-    if bytes > MAX_SHOWN {
-        return json_map([("input_bytes", json!(bytes))]);
-    }
-    json_map([("input", input.clone())])
 }
 
 fn context(hosts: &Hosts, ctx: &ToolContext) -> Value {

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::{Map, Value, json};
-use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
+use serde_json::{Value, json};
+use toolgate_model::{Definition, Effect, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, blocking, misfit};
+
+use crate::asking::ask_to_run;
 
 use super::attending::{Attending, Method};
 use super::client::Described;
@@ -130,16 +132,7 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        ctx.permission
-            .ask(Ask {
-                permission: self.name.clone(),
-                patterns: vec!["*".to_owned()],
-                always: vec!["*".to_owned()],
-                title: self.name.clone(),
-                metadata: Map::new(),
-                ..Ask::default()
-            })
-            .await?;
+        ask_to_run(&self.name, self.name.clone(), &input, ctx).await?;
         // The schema is one of an object.
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
