@@ -104,7 +104,7 @@ impl ExportArgs {
             })?;
             return Ok(Exit::Completed);
         }
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, None, terminal).await?;
         let request = ExportAuditRequest {
             from_sequence: i64::try_from(self.from).unwrap_or(i64::MAX),
             from_time: None,
@@ -283,7 +283,7 @@ impl HeadArgs {
         let head = match &self.data_dir {
             Some(folder) => audit_head(open(folder)?.end()),
             None => {
-                let client = connection::connect(globals).await?;
+                let client = connection::connect(globals, None, terminal).await?;
                 let answer = client.audit_service().get_audit_head(GetAuditHeadRequest {}).await?;
                 answer.into_inner().head.ok_or(Error::Protocol("head of the audit"))?
             }

@@ -33,15 +33,41 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it is tried again whether a gateway has its database back: whoever waits at a terminal is told soon.
 const STORE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Connects to the server that is named, else to the configured socket, else to the one service of this user that runs here
-/// until it is stopped, else to the default address.
-pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
-    let named = globals.server.clone().or_else(|| configured_url(globals));
-    let url = match named {
+/// Connects to the server that is named. Else, where several services of this user run until they are stopped, to the one that was
+/// started for the folder that is meant, this one unless a workspace names another; then to the configured socket, to the only
+/// service, or to the default address. Which of several is asked is told.
+pub(super) async fn connect(
+    globals: &Globals,
+    workspace: Option<&str>,
+    terminal: &Terminal,
+) -> Result<Client, Failure> {
+    if let Some(url) = &globals.server {
+        return connect_to(url, &globals.credentials).await;
+    }
+    let mut running = service::running();
+    running.retain(|one| one.stays);
+    let configured = configured_url(globals);
+    let is_listed = |url: &String| running.iter().any(|one| one.url == *url);
+    let is_one = running.len() + usize::from(configured.as_ref().is_some_and(|url| !is_listed(url))) < 2;
+    let here = if is_one { None } else { started_for(globals, workspace) };
+    let url = match here.or(configured) {
         Some(url) => url,
-        None => the_one(service::running().into_iter().filter(|one| one.stays).collect())?,
+        None => the_one(running)?,
     };
+    if !is_one {
+        terminal.inform(&format!(
+            "several services run here: {url} is asked; --server names another"
+        ));
+    }
     connect_to(&url, &globals.credentials).await
+}
+
+/// Returns the address of the service that was started for the folder that is meant. Nothing is asked: one that hangs holds up nobody.
+fn started_for(globals: &Globals, workspace: Option<&str>) -> Option<String> {
+    let folder = workspace.and_then(directory).or_else(|| directory("."))?;
+    let mut found = service::that_may_have(Some(&folder), globals.config.clone()).into_iter();
+    let has_folder = |one: &Instance| one.workspaces.iter().any(|(_, path)| *path == folder);
+    found.find(has_folder).map(|one| one.url)
 }
 
 /// Returns the address of the only service that was found, or the default one where none was.
@@ -73,14 +99,15 @@ fn configured_url(globals: &Globals) -> Option<String> {
 /// likely to.
 pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Client)>, Failure> {
     if let Some(url) = &globals.server {
-        return Ok(vec![(unnamed(url), connect(globals).await?)]);
+        return Ok(vec![(unnamed(url), connect_to(url, &globals.credentials).await?)]);
     }
     let mut found = service::running();
     let configured = configured_url(globals);
     let configured = configured.filter(|url| !found.iter().any(|instance| instance.url == *url));
     found.extend(configured.as_deref().map(unnamed));
     if found.is_empty() {
-        return Ok(vec![(unnamed(DEFAULT_TARGET), connect(globals).await?)]);
+        let client = connect_to(DEFAULT_TARGET, &globals.credentials).await?;
+        return Ok(vec![(unnamed(DEFAULT_TARGET), client)]);
     }
     let mut clients = Vec::new();
     let mut problem = None;
@@ -310,7 +337,7 @@ impl Connection {
         session: Option<&str>,
     ) -> Result<Self, Failure> {
         if let Some(url) = &globals.server {
-            let client = connect(globals).await?;
+            let client = connect_to(url, &globals.credentials).await?;
             let workspace = workspace_name(&client, workspace).await?;
             return Ok(Self::running(client, workspace, url.clone(), globals));
         }

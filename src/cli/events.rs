@@ -32,7 +32,7 @@ pub(super) struct EventsArgs {
 impl EventsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut interrupts = Interrupts::listen()?;
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, self.workspace.as_deref(), terminal).await?;
         let request = WatchEventsRequest {
             workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
             session_id: self.session.unwrap_or_default(),

@@ -31,7 +31,7 @@ impl GrantsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let wanted: Vec<&String> = self.grant.iter().chain(&self.revoke).collect();
         let client = if wanted.is_empty() {
-            connection::connect(globals).await?
+            connection::connect(globals, self.workspace.as_deref(), terminal).await?
         } else {
             let has = async |client: &Client| {
                 let grants = list_grants(client, connection::ALL_WORKSPACES.to_owned())

@@ -39,7 +39,7 @@ impl HealthArgs {
         let service = self.service.clone();
         let mut request = Request::new(HealthCheckRequest { service: self.service });
         request.set_timeout(TIMEOUT);
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, None, terminal).await?;
         let answer = HealthClient::new(client.channel()).check(request).await;
         let answer = answer.map_err(|status| {
             let is_unknown = status.code() == Code::NotFound;

@@ -35,7 +35,7 @@ pub(super) struct SessionsArgs {
 
 impl SessionsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, self.workspace.as_deref(), terminal).await?;
         let request = ListSessionsRequest {
             workspace: connection::workspace_filter(&client, self.workspace.as_deref()).await?,
             from_time: self.since,

@@ -17,7 +17,7 @@ pub(super) struct WorkersArgs {}
 
 impl WorkersArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, None, terminal).await?;
         let mut cluster = ClusterServiceClient::new(client.channel());
         let listed = cluster.list_workers(Request::new(ListWorkersRequest {})).await;
         let listed = listed.map_err(|status| {

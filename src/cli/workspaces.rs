@@ -101,7 +101,7 @@ const WAIT: Duration = Duration::from_secs(600);
 
 impl WorkspacesArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = connection::connect(globals).await?;
+        let client = connection::connect(globals, None, terminal).await?;
         match self.action.unwrap_or(Action::List) {
             Action::List => list(&client, terminal).await?,
             Action::Show { workspace } => show(&client, workspace.unwrap_or_default(), terminal).await?,

@@ -301,6 +301,25 @@ fn services_side_by_side_are_told_apart() {
         for part in ["FOLDER", "/one", "/two"] {
             assert!(out.contains(part), "{part}: {out}");
         }
+        // A list is of the service of the folder, though the other one has the usual socket.
+        let usual = format!("unix:{socket}");
+        let other = format!("unix:{data}/toolgate.sock");
+        for (folder, args, asked) in [
+            ("one", &["workspaces"][..], &usual),
+            ("two", &["workspaces"], &other),
+            ("home", &["workspaces"], &usual),
+            ("two", &["sessions"], &other),
+            ("home", &["sessions", "--workspace", "../two"], &other),
+            ("two", &["grants"], &other),
+            ("two", &["health"], &other),
+        ] {
+            let mut command = person.command(folder, args);
+            command.envs(vars);
+            let (code, _, err) = ended(command).await;
+            assert_eq!(code, 0, "{folder} {args:?}: {err}");
+            let told = format!("{asked} is asked; --server names another");
+            assert!(err.contains(&told), "{folder} {args:?}: {err}");
+        }
         // Which one is meant cannot be guessed.
         let (code, _, err) = person.run("home", &["sessions"]).await;
         assert_eq!(code, 2, "{err}");
