@@ -1,6 +1,7 @@
 //! `toolgate approve` as people use it: programs at terminals of their own, all on one server. Here line by line; `screen` is the
-//! full screen.
+//! full screen, and `lines` is what programs do with `--json`.
 
+mod lines;
 mod screen;
 
 use std::fs;

@@ -53,6 +53,8 @@ pub(super) struct Desk {
     open: VecDeque<Arc<Prompt>>,
     /// By their ids, each with the place of its service.
     unanswered: HashMap<String, (usize, PromptReply)>,
+    /// Whether the result of a reply will never come.
+    pub(super) has_lost_reply: bool,
     /// Which services have told of a prompt.
     homes: Homes,
 }
@@ -60,6 +62,11 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn open(&self) -> &VecDeque<Arc<Prompt>> {
         &self.open
+    }
+
+    /// Says whether a service has told of a prompt.
+    pub(super) fn knows(&self, prompt: &str) -> bool {
+        self.homes.of(prompt).is_some()
     }
 
     /// Says whether results of replies are still to come.
@@ -77,13 +84,16 @@ impl Desk {
         Ok(match news {
             News::Opened(requests) => {
                 source.requests = Some(requests);
-                source.is_heard = true;
                 for (_, reply) in self.unanswered.values().filter(|(home, _)| *home == index) {
                     source.send(reply.clone()).await;
                 }
                 Vec::new()
             }
             News::Message(message) => match message.message {
+                Some(Message::SnapshotEnd(end)) => {
+                    source.has_told();
+                    self.take(Message::SnapshotEnd(end))
+                }
                 Some(Message::Opened(_)) => vec![Told::Connected {
                     url: (!is_one).then(|| source.url.clone()),
                     again: source.is_back,
@@ -93,16 +103,16 @@ impl Desk {
             },
             News::Lost => {
                 let was_connected = source.requests.take().is_some() || !source.is_back;
-                source.is_back = true;
+                source.is_lost();
                 self.forget(sources, index).await;
                 was_connected.then_some(Told::Lost).into_iter().collect()
             }
             News::Refused(error) => {
                 source.requests = None;
-                source.is_heard = true;
+                source.has_told();
                 let url = source.url.clone();
                 self.forget(sources, index).await;
-                self.unanswered.retain(|_, (home, _)| *home != index);
+                self.drop_unanswered(|home| home == index);
                 if sources.list.iter().all(|source| source.requests.is_none()) {
                     return Err(error.into());
                 }
@@ -210,7 +220,8 @@ impl Desk {
     /// Sends a reply.
     pub(super) async fn send(&mut self, sources: &Sources, reply: PromptReply) {
         // A service says itself that it knows no such prompt.
-        let home = self.homes.of(&reply.prompt_id).unwrap_or_default();
+        let any = || sources.list.iter().position(|source| source.requests.is_some());
+        let home = self.homes.of(&reply.prompt_id).or_else(any).unwrap_or_default();
         self.unanswered.insert(reply.reply_id.clone(), (home, reply.clone()));
         sources.list[home].send(reply).await;
     }
@@ -222,7 +233,13 @@ impl Desk {
 
     /// Gives up what only services would answer that are gone.
     pub(super) fn give_up(&mut self, sources: &Sources) {
-        self.unanswered.retain(|_, (home, _)| !sources.list[*home].is_over());
+        self.drop_unanswered(|home| sources.list[home].is_over());
+    }
+
+    fn drop_unanswered(&mut self, is_gone: impl Fn(usize) -> bool) {
+        let before = self.unanswered.len();
+        self.unanswered.retain(|_, (home, _)| !is_gone(*home));
+        self.has_lost_reply |= self.unanswered.len() < before;
     }
 }
 

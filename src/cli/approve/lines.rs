@@ -1,12 +1,13 @@
 //! An approver that is a program: messages of the services as lines of JSON, and its replies as such.
 //!
-//! *Invariant:* what services of one data directory both tell of a prompt is told once.
+//! *Invariant:* what services of one data directory both tell of a prompt is told once. A reply about a prompt that no service has
+//! told of waits until all of them have told what is open: one of them may have it.
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::json::from_json;
-use toolgate_contract::{ChannelResponse, PromptDecision, PromptReply};
+use toolgate_contract::{ChannelResponse, PromptDecision, PromptReply, PromptReplyResult, ReplyResult};
 
 use super::desk::{Desk, Told, is_worth_telling};
 use super::sources::{LOOK_EVERY, News, Sources};
@@ -21,6 +22,15 @@ enum Step {
     Interrupt,
 }
 
+/// What went wrong with lines of the input, for the exit code.
+#[derive(Default)]
+struct Wrong {
+    /// One was no reply.
+    has_garbage: bool,
+    /// A reply decided nothing.
+    has_refused: bool,
+}
+
 /// Answers until the input has ended and the results of its replies have come, or no service is left that takes replies.
 pub(super) async fn serve(
     terminal: &Terminal,
@@ -28,13 +38,18 @@ pub(super) async fn serve(
     mut interrupts: Interrupts,
 ) -> Result<Exit, Failure> {
     let mut desk = Desk::default();
+    let mut wrong = Wrong::default();
+    let mut held: Vec<PromptReply> = Vec::new();
     let mut lines = Some(BufReader::new(tokio::io::stdin()).lines());
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
-        // Whoever is not let in is told so, however short the input is.
+        for reply in ready(&mut held, &desk, &sources) {
+            desk.send(&sources, reply).await;
+        }
+        // Whoever is not let in is told so, and what is open is listed, however short the input is.
         let is_heard = sources.list.iter().all(|source| source.is_heard || source.is_over());
-        if lines.is_none() && !desk.expects_results() && is_heard {
-            return Ok(Exit::Completed);
+        if lines.is_none() && held.is_empty() && !desk.expects_results() && is_heard {
+            return Ok(wrong.exit(&desk));
         }
         let step = tokio::select! {
             Some((index, news)) = sources.next() => Step::News(index, news),
@@ -43,7 +58,15 @@ pub(super) async fn serve(
             () = interrupts.next() => Step::Interrupt,
         };
         match step {
-            Step::News(index, News::Message(message)) => tell(terminal, &mut desk, index, &message)?,
+            Step::News(index, News::Message(message)) => {
+                if let Some(Message::SnapshotEnd(_)) = &message.message {
+                    sources.list[index].has_told();
+                }
+                if let Some(Message::ReplyResult(result)) = &message.message {
+                    wrong.has_refused |= !is_taken(result);
+                }
+                tell(terminal, &mut desk, index, &message)?;
+            }
             Step::News(index, news) => {
                 for told in desk.hear(&mut sources, index, news).await? {
                     match told {
@@ -61,8 +84,11 @@ pub(super) async fn serve(
             Step::Line(Some(line)) if line.trim().is_empty() => {}
             // A line that is no reply is reported and passed over.
             Step::Line(Some(line)) => match parse(&line) {
-                Ok(reply) => desk.send(&sources, reply).await,
-                Err(error) => terminal.error(&error),
+                Ok(reply) => held.push(reply),
+                Err(error) => {
+                    wrong.has_garbage = true;
+                    terminal.error(&error);
+                }
             },
             Step::Line(None) => lines = None,
             Step::Look => {
@@ -72,6 +98,33 @@ pub(super) async fn serve(
             Step::Interrupt => return Ok(Exit::Interrupted),
         }
     }
+}
+
+impl Wrong {
+    fn exit(&self, desk: &Desk) -> Exit {
+        if self.has_garbage {
+            Exit::Usage
+        } else if self.has_refused || desk.has_lost_reply {
+            Exit::Refused
+        } else {
+            Exit::Completed
+        }
+    }
+}
+
+/// Takes out the replies that a service can be sent now, in the order of their lines.
+fn ready(held: &mut Vec<PromptReply>, desk: &Desk, sources: &Sources) -> Vec<PromptReply> {
+    let all_told = !sources.have_more();
+    held.extract_if(.., |reply| all_told || desk.knows(&reply.prompt_id))
+        .collect()
+}
+
+/// Says whether a reply decided, or counts as one of the two approvals that are needed.
+fn is_taken(result: &PromptReplyResult) -> bool {
+    matches!(
+        result.result(),
+        ReplyResult::Accepted | ReplyResult::SecondApprovalNeeded
+    )
 }
 
 /// Returns the next line of the input; `None` at its end, and then never again.

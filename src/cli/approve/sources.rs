@@ -45,8 +45,10 @@ pub(super) struct Source {
     pub(super) requests: Option<mpsc::Sender<ChannelRequest>>,
     /// Whether a connection was lost before this one.
     pub(super) is_back: bool,
-    /// Whether it has let this approver in, or refused to.
+    /// Whether it has told of all prompts that were open, or refused to, if only before a connection was lost.
     pub(super) is_heard: bool,
+    /// Whether that is true of the connection that there is now.
+    is_told: bool,
     /// Ends the attempts to connect.
     over: CancellationToken,
 }
@@ -70,6 +72,18 @@ impl Source {
         self.over.is_cancelled()
     }
 
+    /// Notes that it has told of all prompts that were open, or refused to.
+    pub(super) fn has_told(&mut self) {
+        self.is_heard = true;
+        self.is_told = true;
+    }
+
+    /// Notes that the connection is lost: the next one tells of everything again.
+    pub(super) fn is_lost(&mut self) {
+        self.is_back = true;
+        self.is_told = false;
+    }
+
     /// Sends a reply; one that is not taken is sent again when the service is back.
     pub(super) async fn send(&self, reply: PromptReply) {
         if let Some(requests) = &self.requests {
@@ -91,6 +105,11 @@ impl Sources {
             attempts: FuturesUnordered::new(),
             attempted: HashSet::new(),
         }
+    }
+
+    /// Says whether a service has still to tell of prompts that were open when it was found.
+    pub(super) fn have_more(&self) -> bool {
+        self.list.iter().any(|source| !source.is_told && !source.is_over())
     }
 
     /// Returns what the next service says.
@@ -136,6 +155,7 @@ impl Sources {
             requests: None,
             is_back: false,
             is_heard: false,
+            is_told: false,
             over,
         });
     }
