@@ -15,7 +15,8 @@ use super::folder;
 use super::globals::Globals;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
-use super::terminal::Terminal;
+use super::terminal::{Look, Terminal};
+use super::words;
 
 /// How often a lost connection is tried again.
 pub(super) const MAX_ATTEMPTS: u32 = 8;
@@ -226,8 +227,8 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
 
 /// A running service that a command may use, because it has the folder.
 enum Found {
-    /// One that judges calls as a service of this command would.
-    Fits(Box<Connection>),
+    /// One that judges calls as a service of this command would, and what is wrong with the folder's configuration.
+    Fits(Box<Connection>, Option<String>),
     /// Only one that was started with other settings: where it is, and the names of these.
     Differs(String, Vec<String>),
     None,
@@ -256,7 +257,13 @@ impl Connection {
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         match Self::find(globals, workspace).await {
-            Found::Fits(found) => Ok(*found),
+            Found::Fits(found, notice) => {
+                if let Some(notice) = notice {
+                    let mark = terminal.err.text(Look::Yellow, "warning:");
+                    terminal.inform(&format!("{mark} {notice}"));
+                }
+                Ok(*found)
+            }
             Found::Differs(url, settings) => {
                 terminal.inform(&format!(
                     "{url} has this folder, but was started with another {}: a separate service does this",
@@ -289,7 +296,10 @@ impl Connection {
             {
                 let settings = service::differences(&instance);
                 if settings.is_empty() {
-                    return Found::Fits(Box::new(Self::running(client, found.name, instance.url, globals)));
+                    // Why all its calls are refused, each of them says.
+                    let notice = words::workspace_notice(&found).filter(|_| found.problem.is_empty());
+                    let connection = Self::running(client, found.name, instance.url, globals);
+                    return Found::Fits(Box::new(connection), notice);
                 }
                 differs = Found::Differs(instance.url, settings);
             }
@@ -316,7 +326,7 @@ impl Connection {
             return Ok(());
         }
         match Self::find(globals, workspace).await {
-            Found::Fits(_) => Ok(()),
+            Found::Fits(..) => Ok(()),
             Found::Differs(url, settings) => Err(Failure::Usage(format!(
                 "{NEEDS_SERVER}. {url} has this folder, but was started with another {}: --server {url} uses it as it is",
                 settings.join(", ")

@@ -9,8 +9,10 @@ use prost_types::Timestamp;
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::{
     CallCompleted, CallOutcome, CallState, FailureReason, FileKind, ListeningPort, PromptState, ReplyResult,
-    ToolEffect, ToolSource, ToolSourceState, WorkspaceChange, WorkspaceState,
+    ToolEffect, ToolSource, ToolSourceState, WorkspaceChange, WorkspaceInfo, WorkspaceState,
 };
+
+use super::terminal::on_one_line;
 
 macro_rules! words {
     ($($function:ident: $enum:ident, $prefix:literal;)*) => {
@@ -68,6 +70,17 @@ pub(super) fn listening(ports: &[ListeningPort]) -> String {
         Err(_) => it.port.to_string(),
     });
     format!("listens on {}", addresses.collect::<Vec<_>>().join(", "))
+}
+
+/// Returns, on one line, the first of what a person should know of a workspace, and how to see the rest; none if all is well.
+pub(super) fn workspace_notice(workspace: &WorkspaceInfo) -> Option<String> {
+    let problem = Some(&workspace.problem).filter(|problem| !problem.is_empty());
+    let mut told = problem.into_iter().chain(&workspace.warnings);
+    let first = on_one_line(told.next()?);
+    Some(match told.count() {
+        0 => first,
+        more => format!("{first} (and {more} more: toolgate workspaces show {})", workspace.name),
+    })
 }
 
 /// Returns the name of an enum's value without that of the enum.
@@ -138,6 +151,23 @@ pub(super) fn between(start: Timestamp, end: Timestamp) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_workspace_is_told_on_one_line() {
+        let check = |problem: &str, warnings: &[&str], expected: Option<&str>| {
+            let workspace = WorkspaceInfo {
+                name: "web".to_owned(),
+                problem: problem.to_owned(),
+                warnings: warnings.iter().map(|text| (*text).to_owned()).collect(),
+                ..WorkspaceInfo::default()
+            };
+            assert_eq!(workspace_notice(&workspace).as_deref(), expected);
+        };
+        check("", &[], None);
+        check("", &["a\nb"], Some("a⏎b"));
+        let more = "gone (and 1 more: toolgate workspaces show web)";
+        check("gone", &["a"], Some(more));
+    }
 
     #[test]
     fn times_are_told_to_the_second() {

@@ -133,8 +133,10 @@ async fn list(client: &Client, terminal: &Terminal) -> Result<(), Failure> {
     }
     let rows: Vec<Vec<String>> = workspaces.iter().map(row).collect();
     terminal.table(&["WORKSPACE", "FOLDER", "OPENED", "CODE", "STATE"], &rows)?;
-    for workspace in workspaces.iter().filter(|workspace| !workspace.problem.is_empty()) {
-        terminal.inform(&format!("{}: {}", workspace.name, visible(&workspace.problem)));
+    for workspace in &workspaces {
+        if let Some(notice) = words::workspace_notice(workspace) {
+            terminal.inform(&format!("{}: {notice}", workspace.name));
+        }
     }
     if !roots.is_empty() {
         let roots: Vec<_> = roots.iter().map(|root| visible(root)).collect();
@@ -160,8 +162,11 @@ fn row(workspace: &WorkspaceInfo) -> Vec<String> {
 
 fn state(workspace: &WorkspaceInfo) -> String {
     match workspace.state() {
-        WorkspaceState::Unspecified | WorkspaceState::Ready if workspace.problem.is_empty() => "ok".to_owned(),
-        WorkspaceState::Unspecified | WorkspaceState::Ready => "broken".to_owned(),
+        WorkspaceState::Unspecified | WorkspaceState::Ready if !workspace.problem.is_empty() => "broken".to_owned(),
+        WorkspaceState::Unspecified | WorkspaceState::Ready => match workspace.warnings.len() {
+            0 => "ok".to_owned(),
+            count => counted(count, "warning"),
+        },
         WorkspaceState::Creating | WorkspaceState::Suspended | WorkspaceState::Failed | WorkspaceState::Deleting => {
             words::workspace_state(workspace.state)
         }

@@ -328,6 +328,28 @@ fn services_side_by_side_are_told_apart() {
 }
 
 #[test]
+fn rules_that_cannot_be_used_are_told_of_where_they_matter() {
+    test(async {
+        let person = Person::new();
+        let rules = person.path("one/opencode.json");
+        fs::write(&rules, "{}").unwrap();
+        let (_service, _) = person.serve("one", &["--no-tcp"], &[]).await;
+        let (code, out, err) = person.run("one", &["workspaces"]).await;
+        assert_eq!((code, out.matches(" ok\n").count()), (0, 1), "{out} {err}");
+        fs::write(&rules, "{").unwrap();
+        let told = "a changed file cannot be used, and the rules from before stay in force";
+        eventually("the list tells of it", async || {
+            let (code, out, err) = person.run("one", &["workspaces"]).await;
+            code == 0 && out.contains("1 warning") && err.contains(&format!("default: {told}"))
+        })
+        .await;
+        let (code, _, err) = person.run("one", &["call", "glob", "pattern=*"]).await;
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains(&format!("warning: {told}")), "{err}");
+    });
+}
+
+#[test]
 fn a_service_with_other_rules_is_not_used() {
     test(async {
         let person = Person::new();
