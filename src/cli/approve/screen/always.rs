@@ -1,7 +1,6 @@
 //! What an "always" would allow: patterns, the narrowest first, of which a person takes some, and how far they reach.
 //!
-//! *Invariant:* what lasts for good takes a second key. A broad pattern is marked, and is chosen beforehand only where there is no
-//! narrower one.
+//! *Invariant:* what lasts for good takes a second key. A broad pattern is marked, and is chosen by nobody but the person.
 
 use toolgate_client::Decision;
 use toolgate_contract::{GrantReach, GrantScope, PermissionAction, PermissionRequest};
@@ -139,26 +138,17 @@ pub(super) fn sorted(permission: &str, patterns: &[String]) -> Vec<String> {
 }
 
 /// Returns which patterns are chosen when the panel opens: of each part that is asked about the narrowest, so that the same line is
-/// not asked about again; where there are no parts those that are not broad, or else the narrowest.
+/// not asked about again, or all where there are no such parts; but none that is broad.
 fn chosen_beforehand(request: &PermissionRequest) -> Vec<String> {
     let narrowest = |patterns: &[String]| sorted(&request.permission, patterns).into_iter().next();
-    if !request.parts.is_empty() {
-        let asked = request
-            .parts
-            .iter()
-            .filter(|part| part.action() != PermissionAction::Allow);
-        let chosen: Vec<String> = asked.filter_map(|part| narrowest(&part.always)).collect();
-        if !chosen.is_empty() {
-            return chosen;
-        }
+    let parts = request.parts.iter();
+    let asked = parts.filter(|part| part.action() != PermissionAction::Allow);
+    let mut chosen: Vec<String> = asked.filter_map(|part| narrowest(&part.always)).collect();
+    if chosen.is_empty() {
+        chosen.clone_from(&request.always);
     }
-    let is_narrow = |pattern: &&String| !is_broad(&request.permission, pattern);
-    let narrow: Vec<String> = request.always.iter().filter(is_narrow).cloned().collect();
-    if narrow.is_empty() {
-        narrowest(&request.always).into_iter().collect()
-    } else {
-        narrow
-    }
+    chosen.retain(|pattern| !is_broad(&request.permission, pattern));
+    chosen
 }
 
 fn is_wildcard(letter: char) -> bool {
@@ -225,7 +215,7 @@ mod tests {
         assert!(always.for_good().is_none() && always.problem.is_some());
         assert!(Always::of(&request("bash", &[])).is_none());
         let edit = request("edit", &["*"]);
-        assert_eq!(shown(&Always::of(&edit).unwrap()), [("*", true, true)]);
+        assert_eq!(shown(&Always::of(&edit).unwrap()), [("*", true, false)]);
     }
 
     #[test]
@@ -241,7 +231,7 @@ mod tests {
             shown(&always),
             [
                 ("git push *", false, true),
-                ("make *", true, true),
+                ("make *", true, false),
                 ("ls *", true, false)
             ]
         );
