@@ -4,6 +4,7 @@ mod changes;
 mod protected;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use serde_json::json;
 use tonic::Code;
@@ -267,4 +268,46 @@ fn a_broken_workspace_refuses_its_calls_and_no_others() {
 
 fn request_of_write() -> ExecuteToolRequest {
     request("write", json!({"filePath": "a.txt", "content": "x"}))
+}
+
+#[test]
+fn a_search_shows_no_line_of_a_file_that_may_not_be_read() {
+    test(async {
+        let grep = |path: &str| request("grep", json!({"pattern": "needle", "path": path}));
+        let by_default = PermissionAction::Ask;
+        for (rules, expected) in [
+            (json!({"read": {"*": "allow", "*.env": "deny"}}), PermissionAction::Deny),
+            (json!({"read": {"*": "ask", "*.env": "deny"}}), PermissionAction::Deny),
+            (json!({"webfetch": "ask"}), by_default),
+            (json!({"*": "ask", "grep": "allow"}), PermissionAction::Allow),
+            (json!({"*": "deny", "grep": "allow"}), PermissionAction::Allow),
+        ] {
+            let server = Server::with(Setup::permission(rules.clone())).await;
+            for name in ["a.txt", ".env"] {
+                fs::write(server.work().join(name), "a needle\n").unwrap();
+            }
+            symlink(".env", server.work().join("c.txt")).unwrap();
+            let is_held_back = expected != PermissionAction::Allow;
+            let found = server.run("grep", json!({"pattern": "needle"})).await;
+            let found = &completed(&found).output;
+            for (name, is_shown) in [
+                ("a.txt", true),
+                (".env", !is_held_back),
+                ("c.txt", !is_held_back),
+                ("were left out", is_held_back),
+            ] {
+                assert_eq!(found.contains(name), is_shown, "{rules}: {name}: {found}");
+            }
+            for name in [".env", "c.txt"] {
+                let foretold = evaluated(&server, grep(name)).await.unwrap();
+                assert_eq!(foretold.action(), expected, "{rules}: {name}");
+                let call = run(&mut server.tools(), run_request(grep(name))).await.unwrap();
+                match &call.ending {
+                    Some(call::Ending::Failed(_)) => assert!(is_held_back, "{rules}: {call:?}"),
+                    Some(call::Ending::Completed(end)) if !is_held_back => assert!(end.output.contains("a needle")),
+                    other => panic!("{rules}: {name}: {other:?}"),
+                }
+            }
+        }
+    });
 }

@@ -1,7 +1,7 @@
 //! The `grep` tool: lines that match a regular expression, newest file first (`docs/spec/file-tools.md` §8).
 //!
-//! *Invariant:* asks before it looks at anything; follows no link out of what was allowed; keeps no more matches than
-//! can be shown, and stops reading where the answer can no longer change.
+//! *Invariant:* asks before it looks at anything; follows no link out of what was allowed; shows no line of a file that rules
+//! hold back from being read; keeps no more matches than can be shown, and stops reading where the answer can no longer change.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,12 +22,17 @@ use toolgate_fs::pattern::Selection;
 use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_fs::{ResolvedPath, Workspace};
-use toolgate_model::{Ask, Effect, JsonMap, OutputText, SearchResult, ToolOutput, ToolResult, json_map};
-use toolgate_tool::{About, Offer, Outline, Properties, ToolContext, ToolError, TypedTool, blocking, outside};
+use toolgate_model::{Action, Ask, Effect, JsonMap, OutputText, SearchResult, ToolOutput, ToolResult, json_map};
+use toolgate_tool::{
+    About, Offer, Outline, PermissionHandle, Properties, ToolContext, ToolError, TypedTool, blocking, outside,
+};
+
+const READ: &str = "read";
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
 const INACCESSIBLE: &str = "(Some paths were inaccessible and skipped)";
+const LEFT_OUT: &str = "(Files that may not be read without asking were left out)";
 
 /// Searches the contents of files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +56,7 @@ impl TypedTool for Grep {
     const ABOUT: About = About {
         name: "grep",
         effects: &[Effect::Reads],
-        permissions: &["grep", "external_directory"],
+        permissions: &["grep", "read", "external_directory"],
         advertised: true,
         properties: Properties::ONLY_LOOKS,
         example: r#"{"pattern": "fn \\w+", "include": "*.rs"}"#,
@@ -80,12 +85,17 @@ impl TypedTool for Grep {
             .unwrap_or("**");
         let include = Selection::parse(include).map_err(|error| ToolError::failed(format!("include: {error}")))?;
         let (target, is_folder) = locate(&input, ctx).await?;
-        let then = outside(&target, is_folder).into_iter().collect();
+        let then = outside(&target, is_folder).into_iter();
+        let then = then.chain(read(&target, is_folder, ctx)).collect();
         ctx.permission.ask(Ask { then, ..ask(&input) }).await?;
         let (target, is_folder) = locate(&input, ctx).await?;
         ctx.ask_outside(&target, is_folder, Vec::new()).await?;
+        if let Some(ask) = read(&target, is_folder, ctx) {
+            ctx.permission.ask(ask).await?;
+        }
 
         let search = Search {
+            reading: Reading::new(ctx, target.display_path()),
             expression,
             include,
             root: target.real().to_path_buf(),
@@ -126,6 +136,12 @@ fn ask(input: &Input) -> Ask {
     }
 }
 
+/// Returns what is asked for one file that rules hold back from being read.
+fn read(target: &ResolvedPath, is_folder: bool, ctx: &ToolContext) -> Option<Ask> {
+    let is_held_back = !is_folder && Reading::new(ctx, target.display_path()).is_held_back(Path::new(""));
+    is_held_back.then(|| Ask::new(READ, target.patterns()))
+}
+
 fn unreadable(path: &Path, error: &io::Error) -> ToolError {
     let path = path.display();
     let kind = error.kind();
@@ -138,8 +154,53 @@ fn unreadable(path: &Path, error: &io::Error) -> ToolError {
     })
 }
 
+/// Which files rules hold back from being read more than files in general: those that are asked about where others are allowed, and
+/// those that are denied where others are not.
+struct Reading {
+    rules: Arc<dyn PermissionHandle>,
+    others: Action,
+    workspace: Arc<Workspace>,
+    /// What is searched, as it is shown.
+    shown: PathBuf,
+}
+
+impl Reading {
+    fn new(ctx: &ToolContext, shown: &Path) -> Self {
+        Self {
+            // A name that no file can have: only rules for all files match it.
+            others: action(&*ctx.permission, "\0"),
+            rules: Arc::clone(&ctx.permission),
+            workspace: Arc::clone(&ctx.workspace),
+            shown: shown.to_path_buf(),
+        }
+    }
+
+    /// Says so of a file by its path relative to what is searched. Blocking.
+    fn is_held_back(&self, relative: &Path) -> bool {
+        let path = name_shown(&self.shown, relative);
+        let patterns = self.workspace.resolve(&path).patterns();
+        patterns.iter().any(|pattern| match self.others {
+            Action::Allow => !self.rules.allows(READ, pattern),
+            Action::Ask => self.rules.denies(READ, pattern),
+            Action::Deny => false,
+        })
+    }
+}
+
+/// Returns what rules and grants say of reading one file.
+fn action(rules: &dyn PermissionHandle, pattern: &str) -> Action {
+    if rules.denies(READ, pattern) {
+        Action::Deny
+    } else if rules.allows(READ, pattern) {
+        Action::Allow
+    } else {
+        Action::Ask
+    }
+}
+
 /// One search, ready to run on a thread that may block.
 struct Search {
+    reading: Reading,
     expression: Expression,
     include: Selection,
     root: PathBuf,
@@ -151,6 +212,7 @@ struct Search {
 struct Found {
     best: Best,
     has_inaccessible: bool,
+    has_left_out: bool,
 }
 
 impl Search {
@@ -169,12 +231,15 @@ impl Search {
             best: &best,
             search: self,
             has_inaccessible: false,
+            has_left_out: false,
         })?;
         let has_inaccessible = visitors.iter().any(|visitor| visitor.has_inaccessible);
+        let has_left_out = visitors.iter().any(|visitor| visitor.has_left_out);
         drop(visitors);
         Ok(Found {
             best: best.into_inner(),
             has_inaccessible,
+            has_left_out,
         })
     }
 
@@ -196,6 +261,7 @@ impl Search {
         Ok(Found {
             best,
             has_inaccessible: false,
+            has_left_out: false,
         })
     }
 }
@@ -252,6 +318,7 @@ struct Visitor<'a> {
     best: &'a Mutex<Best>,
     search: &'a Search,
     has_inaccessible: bool,
+    has_left_out: bool,
 }
 
 impl Visitor<'_> {
@@ -270,6 +337,11 @@ impl Visitor<'_> {
         let is_stopped = || search.cancelled.is_cancelled();
         let matches = self.searcher.search(&opened.file, opened.size, most, &is_stopped)?;
         if matches.has_more || !matches.lines.is_empty() {
+            // Not before: most files have no match, and this looks at the links on the way.
+            if search.reading.is_held_back(file.relative()) {
+                self.has_left_out = true;
+                return Ok(());
+            }
             self.best().take(opened.modified, file.relative(), matches);
         }
         Ok(())
@@ -306,7 +378,11 @@ fn output(pattern: &str, shown: &Path, found: Found) -> ToolOutput {
         }
         left = left.saturating_sub(matches.lines.len());
     }
-    let notices = [(truncated, TRUNCATED), (found.has_inaccessible, INACCESSIBLE)];
+    let notices = [
+        (truncated, TRUNCATED),
+        (found.has_inaccessible, INACCESSIBLE),
+        (found.has_left_out, LEFT_OUT),
+    ];
     for (_, notice) in notices.iter().filter(|(applies, _)| *applies) {
         lines.extend([String::new(), (*notice).to_owned()]);
     }
