@@ -26,6 +26,9 @@ const SUBJECT: usize = 60;
 /// Characters of an input up to which it is shown to whoever writes another one. A longer one is no help on one line.
 const EDITABLE: usize = 2_000;
 
+/// Told to whoever leaves what a key has begun.
+const NOTHING_SENT: &str = "  Nothing was sent; the prompt waits for a key.";
+
 /// What the keys do, beyond what is always shown.
 const HELP: &str = "  \
 o  allow this once
@@ -33,7 +36,7 @@ o  allow this once
   m  refuse, and tell the model why: it goes on with that
   a  allow, and what is listed under \"always would allow\" while the service runs
   s  the same, but only in this session
-  f  the same for good: until you revoke it (toolgate grants --revoke ID)
+  f  the same for good: until you revoke it (toolgate grants --revoke ID); y confirms it
   t  the same for a time that you choose, also after a restart of the service
   n  the same for a number of requests, also after a restart of the service
   e  write another input, which runs instead of this one (where that is possible)
@@ -301,8 +304,12 @@ async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: T
                 terminal.err.text(Look::Bold, &visible(&question.question))
             ));
         }
-        terminal.inform(&choices(question, terminal.err));
-        let line = keyboard.line().await?;
+        let line = loop {
+            terminal.inform(&choices(question, terminal.err));
+            if let Some(line) = line(&keyboard).await? {
+                break line;
+            }
+        };
         if line == "!" {
             return Ok(Decision::reject(""));
         }
@@ -347,6 +354,12 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
     }
 }
 
+/// Reads a line; none if there is an Escape in it: whoever pressed that wants to leave, and none of the line is for anybody.
+async fn line(keyboard: &Keyboard) -> io::Result<Option<String>> {
+    let line = keyboard.line().await?;
+    Ok((!line.contains('\u{1b}')).then_some(line))
+}
+
 /// Asks until a key that means something is pressed.
 async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let keys = [
@@ -363,7 +376,15 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
             'r' => Decision::reject(""),
             'a' => always(scope::unlimited(GrantReach::Run)),
             's' => always(scope::unlimited(GrantReach::Session)),
-            'f' => always(scope::unlimited(GrantReach::Workspace)),
+            'f' => {
+                let means = "For good means: in every later run of the service, until somebody revokes it.";
+                terminal.inform(&format!("  {means} [y]es, for good; any other key: no"));
+                if keyboard.key().await? != 'y' {
+                    terminal.inform(NOTHING_SENT);
+                    continue;
+                }
+                always(scope::unlimited(GrantReach::Workspace))
+            }
             'e' => {
                 let Some(input) = &editable else { continue };
                 let is_command = command_of(input).is_some();
@@ -378,9 +399,12 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 terminal.inform(&format!(
                     "  {what} should run instead? (end with Enter; nothing for another key)"
                 ));
-                match edited(input, &keyboard.line().await?) {
+                match edited(input, &line(&keyboard).await?.unwrap_or_default()) {
                     Some(input) => Decision::Instead(input.into()),
-                    None => continue,
+                    None => {
+                        terminal.inform(NOTHING_SENT);
+                        continue;
+                    }
                 }
             }
             't' => {
@@ -402,8 +426,14 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 continue;
             }
             'm' => {
-                terminal.inform("  What should the model be told? (end with Enter)");
-                Decision::reject(keyboard.line().await?)
+                terminal.inform("  What should the model be told? (end with Enter; Escape and Enter for another key)");
+                match line(&keyboard).await? {
+                    Some(message) => Decision::reject(message),
+                    None => {
+                        terminal.inform(NOTHING_SENT);
+                        continue;
+                    }
+                }
             }
             _ => continue,
         });
@@ -419,7 +449,7 @@ async fn read_scope(
 ) -> io::Result<Option<GrantScope>> {
     loop {
         terminal.inform(&format!("  {question}"));
-        let line = keyboard.line().await?;
+        let line = line(keyboard).await?.unwrap_or_default();
         if line.is_empty() {
             return Ok(None);
         }

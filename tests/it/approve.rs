@@ -187,6 +187,10 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         ann.shows("\x1b[32m+three\x1b[0m").await;
         ann.press('m').await;
         ann.shows("What should the model be told?").await;
+        ann.line("never\u{1b}").await;
+        ann.shows("Nothing was sent").await;
+        ann.press('m').await;
+        ann.shows("What should the model be told?").await;
         ann.line("use four").await;
         match end_of(&collect(stream).await.unwrap()) {
             call::Ending::Failed(failed) => assert!(failed.error.contains("use four"), "{}", failed.error),
@@ -203,6 +207,14 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
             let (stream, prompt) = ask(&server, &key.to_string(), bash(&format!("printf {key}"))).await;
             ann.shows(&format!("printf {key}")).await;
             ann.press(key).await;
+            if key == 'f' {
+                ann.shows("For good means").await;
+                ann.press('o').await;
+                ann.shows("Nothing was sent").await;
+                ann.press('f').await;
+                ann.shows("For good means").await;
+                ann.press('y').await;
+            }
             if let Some(line) = line {
                 ann.shows("(").await;
                 ann.line("nonsense").await;
