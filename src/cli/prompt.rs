@@ -1,6 +1,8 @@
-//! Prompts, shown to a person and answered by key.
+//! Prompts, shown to a person and answered by key. `patterns` is what an "always" would allow.
 //!
 //! *Invariant:* what is shown is what was sent, whole and with nothing hidden: the reply is for all of it.
+
+pub(super) mod patterns;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -121,8 +123,11 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
             "\n  always would allow {}",
             paint.text(Look::Bold, &on_one_line(&request.permission))
         );
-        for pattern in &request.always {
-            let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
+        for pattern in patterns::sorted(&request.permission, &request.always) {
+            let _ = write!(text, "\n    {}", indented(&visible(&pattern), "    "));
+            if patterns::is_broad(&request.permission, &pattern) {
+                let _ = write!(text, "  {}", paint.text(Look::Yellow, "broad"));
+            }
         }
     }
     for ahead in &request.ahead {

@@ -19,7 +19,7 @@ fn everything_that_is_asked_is_shown() {
     let request = PermissionRequest {
         permission: "bash".into(),
         patterns: vec!["git push".into()],
-        always: vec!["git push *".into()],
+        always: vec!["rm *".into(), "git push *".into()],
         parts: Vec::new(),
         ahead: vec![PermissionAhead {
             permission: "edit".into(),
@@ -43,8 +43,8 @@ fn everything_that_is_asked_is_shown() {
         ..Prompt::default()
     };
     let expected = "bash asks for permission: bash\n  Push⏎bash asks for permission: read\n  $ git push\\u{d}ls\n    @@ 1\n    -a\n    +b\n  patterns\n    \
-                    git push\n  always would allow bash\n    git push *\n  asks next for edit: a, b\n  asked by the rule bash *\n  agent build, \
-                    session s";
+                    git push\n  always would allow bash\n    git push *\n    rm *  broad\n  asks next for edit: a, b\n  \
+                    asked by the rule bash *\n  agent build, session s";
     assert_eq!(render(&prompt, Paint(false)), expected);
     assert!(render(&prompt, Paint(true)).contains("\x1b[32m+b\x1b[0m"));
 }

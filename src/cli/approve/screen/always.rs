@@ -6,6 +6,7 @@ use toolgate_client::Decision;
 use toolgate_contract::{GrantReach, GrantScope, PermissionAction, PermissionRequest};
 
 use super::field::Field;
+use crate::cli::prompt::patterns::{is_broad, sorted};
 use crate::cli::scope;
 
 /// A pattern that may be allowed from now on.
@@ -123,20 +124,6 @@ impl Always {
     }
 }
 
-/// Returns the patterns, the narrowest first.
-pub(super) fn sorted(permission: &str, patterns: &[String]) -> Vec<String> {
-    let mut sorted = patterns.to_vec();
-    sorted.sort_by_key(|pattern| {
-        let letters = pattern.chars().filter(|letter| !is_wildcard(*letter)).count();
-        (
-            is_broad(permission, pattern),
-            pattern.contains(is_wildcard),
-            std::cmp::Reverse(letters),
-        )
-    });
-    sorted
-}
-
 /// Returns which patterns are chosen when the panel opens: of each part that is asked about the narrowest, so that the same line is
 /// not asked about again, or all where there are no such parts; but none that is broad.
 fn chosen_beforehand(request: &PermissionRequest) -> Vec<String> {
@@ -149,23 +136,6 @@ fn chosen_beforehand(request: &PermissionRequest) -> Vec<String> {
     }
     chosen.retain(|pattern| !is_broad(&request.permission, pattern));
     chosen
-}
-
-fn is_wildcard(letter: char) -> bool {
-    matches!(letter, '*' | '?')
-}
-
-/// Says whether a pattern allows much more than what was asked: everything, whatever a program can do, or most of a disk.
-pub(super) fn is_broad(permission: &str, pattern: &str) -> bool {
-    let Some(wildcard) = pattern.find(is_wildcard) else {
-        return false;
-    };
-    let literal = &pattern[..wildcard];
-    match permission {
-        "bash" => literal.split_whitespace().count() < 2,
-        "external_directory" => literal.split('/').filter(|name| !name.is_empty()).count() < 2,
-        _ => literal.is_empty(),
-    }
 }
 
 #[cfg(test)]
@@ -238,19 +208,5 @@ mod tests {
         always.stage = Stage::Limit(Limit::Uses, Field::line());
         assert!(always.limited().is_none() && always.problem.is_some());
         assert!(!always.leave() && always.leave());
-    }
-
-    #[test]
-    fn how_much_a_pattern_allows() {
-        let check = |permission, pattern, expected| assert_eq!(is_broad(permission, pattern), expected, "{pattern}");
-        check("bash", "*", true);
-        check("bash", "git *", true);
-        check("bash", "git push *", false);
-        check("bash", "make", false);
-        check("external_directory", "/etc/*", true);
-        check("external_directory", "/home/ann/*", false);
-        check("edit", "*", true);
-        check("edit", "src/*", false);
-        check("webfetch", "https://example.org/*", false);
     }
 }

@@ -10,13 +10,12 @@ use serde_json::Value;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{PermissionAction, PermissionPart, PermissionRequest, Prompt, QuestionRequest, prompt};
 
-use super::always;
 use super::diff;
 use super::questions::Answers;
 use super::risk::{Risk, riskiest};
 use super::rows::{Piece, Rows};
 use super::theme::Theme;
-use crate::cli::prompt::{self as words, is_shown};
+use crate::cli::prompt::{self as words, is_shown, patterns};
 use crate::cli::terminal::{counted, on_one_line};
 
 /// Which files of a diff are folded, where a person has said so.
@@ -168,12 +167,12 @@ fn permission(rows: &mut Rows, content: &mut Content, prompt: &Prompt, request: 
 
 /// Adds what an "always" would allow, as one row: the keys unfold it.
 fn folded_always(rows: &mut Rows, request: &PermissionRequest, theme: Theme) {
-    let sorted = always::sorted(&request.permission, &request.always);
+    let sorted = patterns::sorted(&request.permission, &request.always);
     let Some(narrowest) = sorted.first() else {
         return fact(rows, "always", "would allow this call only", theme);
     };
     let mut text = narrowest.clone();
-    if always::is_broad(&request.permission, narrowest) {
+    if patterns::is_broad(&request.permission, narrowest) {
         text += " (broad)";
     }
     if sorted.len() > 1 {
