@@ -499,7 +499,7 @@ pub(super) fn decided(decision: PromptDecision) -> String {
         PromptDecision::Reject => "rejected".to_owned(),
         PromptDecision::Always => "always allowed".to_owned(),
         PromptDecision::Answer => "answered".to_owned(),
-        PromptDecision::Instead => "run with another input".to_owned(),
+        PromptDecision::Instead => "allowed with another input".to_owned(),
         PromptDecision::Unspecified => "decided".to_owned(),
     }
 }

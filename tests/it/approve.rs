@@ -174,7 +174,7 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         ann.press('e').await;
         ann.shows("Which command should run instead?").await;
         ann.line("echo person >> ran").await;
-        ann.shows("run with another input").await;
+        ann.shows("allowed with another input").await;
         collect(stream).await.unwrap();
         assert_eq!(ran(&server), ["person"]);
 
