@@ -1,7 +1,7 @@
 //! What the keys do.
 //!
-//! *Invariant:* no key decides that is read before its prompt was shown for a while, and none that is held down. Escape leaves
-//! every step that a key has begun.
+//! *Invariant:* no key decides that is read before its prompt was shown for a while, and none that is held down. None allows what
+//! is folded. Escape leaves every step that a key has begun.
 
 // Of all keys a few mean something.
 #![allow(clippy::wildcard_enum_match_arm)]
@@ -154,6 +154,10 @@ impl State {
     fn key_deciding(&mut self, key: KeyEvent, now: Now) -> Option<Effect> {
         let is_permission = self.permission().is_some();
         match key.code {
+            KeyCode::Char('o' | 'a') if is_permission && !self.folded().is_empty() => {
+                self.unfold(now);
+                None
+            }
             KeyCode::Char('o') if is_permission => self.decide(Decision::Once),
             KeyCode::Char('r') if self.prompt().is_some() => self.decide(Decision::reject("")),
             KeyCode::Char('m') if is_permission => {
@@ -399,6 +403,29 @@ impl State {
         self.folds.extend(range.map(|number| (number, folded)));
         self.top = self.top.min(rows[here]);
         self.content = None;
+    }
+
+    /// Returns the numbers of the files of the diff that are folded.
+    fn folded(&self) -> Vec<usize> {
+        let long = self.permission().map(long_files).unwrap_or_default();
+        let files = long.into_iter().enumerate();
+        let folded = files.filter(|(number, is_long)| is_folded(&self.folds, *number, *is_long));
+        folded.map(|(number, _)| number).collect()
+    }
+
+    /// Unfolds all files of the diff, for somebody who was about to allow it.
+    fn unfold(&mut self, now: Now) {
+        let folded = self.folded();
+        let first = folded.first().copied().unwrap_or_default();
+        let row = self
+            .content
+            .as_ref()
+            .and_then(|(_, content)| content.files.get(first).copied());
+        self.top = self.top.min(row.unwrap_or_default());
+        self.folds.extend(folded.into_iter().map(|number| (number, false)));
+        self.content = None;
+        self.comes_up(now);
+        self.note("The diff was folded, and is whole now: look at it, then press the key again.");
     }
 }
 

@@ -97,6 +97,26 @@ fn a_key_that_is_held_down_decides_once() {
 }
 
 #[test]
+fn a_folded_diff_is_unfolded_before_it_is_allowed() {
+    for key in ["o", "a"] {
+        let mut person = Person::with(vec![edit("b", &diff("/w/x", 300))]);
+        assert!(person.sees(80, 24).contains("folded: z shows it"));
+        assert_eq!(person.types(key), None);
+        assert_eq!(person.state.step, Step::Deciding);
+        let picture = person.sees(80, 24);
+        assert!(
+            picture.contains("-old 0") && picture.contains("is whole now"),
+            "{picture}"
+        );
+        assert_eq!(person.types("o"), None, "it is looked at first");
+        person.waits(UNREAD);
+        assert_eq!(decision(person.types("o")), Some(("b".into(), Decision::Once)));
+    }
+    let mut person = Person::with(vec![edit("b", &diff("/w/x", 300))]);
+    assert!(decision(person.types("r")).is_some(), "nothing is allowed by that");
+}
+
+#[test]
 fn keys_with_control_are_no_letters() {
     let mut person = Person::with(vec![command("a", "git push")]);
     for letter in ['o', 'r', 'a', 'e', 'y'] {
