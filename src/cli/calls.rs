@@ -256,11 +256,7 @@ pub(super) fn show(calls: &[Call], folders: &[String], terminal: &Terminal) -> R
     headings.extend((!folders.is_empty()).then_some("FOLDER"));
     headings.extend(has_sessions.then_some("SESSION"));
     headings.push("TITLE");
-    let time = if terminal.width.is_some() {
-        words::short_time
-    } else {
-        words::time
-    };
+    let time = words::time_in_list(terminal);
     let rows = calls.iter().enumerate().map(|(index, call)| {
         let mut row = vec![
             call.call_id.clone(),

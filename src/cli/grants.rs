@@ -90,30 +90,30 @@ pub(super) fn show(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure>
     if terminal.json {
         return grants.iter().try_for_each(|grant| terminal.message(grant));
     }
+    let time = words::time_in_list(terminal);
     let rows = grants.iter().map(|grant| {
-        let last_use = grant.last_use_time.map(words::time);
+        let last_use = grant.last_use_time.map(time);
         vec![
             grant.grant_id.clone(),
-            grant.workspace.clone(),
-            grant.create_time.map(words::time).unwrap_or_default(),
             grant.scope.as_ref().map(scope::describe).unwrap_or_default(),
             scope::uses(grant),
+            grant.create_time.map(time).unwrap_or_default(),
             last_use.unwrap_or_else(|| "never".to_owned()),
+            grant.workspace.clone(),
             visible(&grant.prompt_title).into_owned(),
-            grant.permission.clone(),
-            visible(&grant.pattern).into_owned(),
+            visible(&format!("{} {}", grant.permission, grant.pattern)).into_owned(),
         ]
     });
+    // What matters least goes below its row first.
     let headings = [
         "GRANT",
-        "WORKSPACE",
-        "GIVEN",
         "HOLDS",
         "USES",
+        "GIVEN",
         "LAST USE",
+        "WORKSPACE",
         "PROMPT",
-        "PERMISSION",
-        "PATTERN",
+        "ALLOWS",
     ];
     terminal.table(&headings, &rows.collect::<Vec<_>>())
 }

@@ -53,14 +53,15 @@ impl SessionsArgs {
             listed.iter().try_for_each(|session| terminal.message(session))?;
             return Ok(Exit::Completed);
         }
-        let rows: Vec<_> = listed.iter().map(session_row).collect();
+        let time = words::time_in_list(terminal);
+        let rows: Vec<_> = listed.iter().map(|session| session_row(session, time)).collect();
         let headings = ["SESSION", "WORKSPACE", "AGENTS", "BEGUN", "ACTIVE", "CALLS", "STATE"];
         terminal.table(&headings, &rows)?;
         Ok(Exit::Completed)
     }
 }
 
-fn session_row(session: &SessionSummary) -> Vec<String> {
+fn session_row(session: &SessionSummary, time: fn(Timestamp) -> String) -> Vec<String> {
     let state = match (session.unfinished_calls, session.waiting_calls) {
         (0, _) if session.ended => "ended".to_owned(),
         (0, _) => "idle".to_owned(),
@@ -71,8 +72,8 @@ fn session_row(session: &SessionSummary) -> Vec<String> {
         visible(&session.session_id).into_owned(),
         session.workspace.clone(),
         session.agents.join(", "),
-        session.create_time.map(words::time).unwrap_or_default(),
-        session.last_activity_time.map(words::time).unwrap_or_default(),
+        session.create_time.map(time).unwrap_or_default(),
+        session.last_activity_time.map(time).unwrap_or_default(),
         session.calls.to_string(),
         state,
     ]

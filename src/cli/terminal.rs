@@ -167,8 +167,8 @@ impl Terminal {
         }
     }
 
-    /// Writes rows below their headings, columns aligned. On a terminal the cells are cut so that each row is one line, but for the
-    /// first, which is what other commands take.
+    /// Writes rows below their headings, columns aligned. On a terminal long cells are cut, but for the first, which is what other
+    /// commands take; what does not fit beside the rest is on lines below its row.
     pub(super) fn table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
         self.lines(headings, rows, self.width)
     }
@@ -197,11 +197,14 @@ impl Terminal {
 /// Between two columns.
 const GAP: usize = 2;
 
-/// A column is not made narrower than this.
-const NARROWEST: usize = 6;
+/// A cell is not cut to less than this: where so much of it does not fit, it goes to a line below.
+const LEAST: usize = 24;
 
-/// So much is shown of the last column beside the others, which is for free text; else it goes on a line of its own.
-const FREE_TEXT: usize = 24;
+/// A last column with cells longer than this is free text, which goes to a line of its own before any other column has to.
+const SHORT: usize = 12;
+
+/// What begins a line below a row.
+const INDENT: &str = "    ";
 
 /// Returns the width of the terminal that standard output is, in characters.
 pub(super) fn width() -> Option<usize> {
@@ -210,55 +213,118 @@ pub(super) fn width() -> Option<usize> {
     (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
 
-/// Returns how wide each column is: as its widest cell, unless all are too wide together. Then the widest ones are cut, but not the
-/// first.
-fn widths(headings: &[String], rows: &[Vec<String>], width: Option<usize>) -> Vec<usize> {
-    let all = || rows.iter().map(Vec::as_slice).chain([headings]);
-    let columns = all().map(<[String]>::len).max().unwrap_or(0);
-    let mut widths = vec![0; columns];
-    for row in all() {
+/// Returns how wide each column is, as its widest cell.
+fn widths<'a>(rows: impl Iterator<Item = &'a [String]>) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in rows {
+        widths.resize(row.len().max(widths.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
-        }
-    }
-    let Some(most) = width else { return widths };
-    let gaps = GAP * columns.saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > most {
-        let others = widths.iter_mut().skip(1);
-        match others.filter(|width| **width > NARROWEST).max_by_key(|width| **width) {
-            Some(widest) => *widest -= 1,
-            None => break,
         }
     }
     widths
 }
 
+/// Which columns of a table stay beside each other on a terminal.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// So many of the first ones.
+    first: usize,
+    /// Whether the last one does as well.
+    has_last: bool,
+}
+
+impl Layout {
+    /// Returns the one that shows most beside each other in `most` characters, for columns of these widths. The first one, which is
+    /// what other commands take, stays in any case.
+    fn of(widths: &[usize], most: usize) -> Self {
+        let Some((&last, others)) = widths.split_last().filter(|(_, others)| !others.is_empty()) else {
+            return Self {
+                first: 0,
+                has_last: true,
+            };
+        };
+        let needed = |first: usize| {
+            let least = others.iter().enumerate().take(first);
+            let least = least.map(|(column, width)| least_width(column, *width) + GAP);
+            least.sum::<usize>()
+        };
+        let fits = |first: &usize| needed(*first) + last.min(LEAST) <= most;
+        let all = others.len();
+        let beside = if last > SHORT { all..=all } else { 1..=all };
+        if let Some(first) = beside.rev().find(fits) {
+            return Self { first, has_last: true };
+        }
+        let first = (1..=all).rev().find(|first| needed(*first) <= most + GAP);
+        Self {
+            first: first.unwrap_or(1),
+            has_last: false,
+        }
+    }
+
+    /// Returns the cells that stay beside each other.
+    fn beside<T: Clone>(self, row: &[T]) -> Vec<T> {
+        let last = row.last().filter(|_| self.has_last);
+        row.iter().take(self.first).chain(last).cloned().collect()
+    }
+
+    /// Returns the other cells of a row, on lines below it: each with its heading, and free text by itself.
+    fn below(self, headings: &[String], row: &[String], most: usize) -> Vec<String> {
+        let Some((last, others)) = row.split_last() else {
+            return Vec::new();
+        };
+        let mut lines: Vec<String> = Vec::new();
+        let named = headings.iter().zip(others).skip(self.first);
+        for (heading, cell) in named.filter(|(_, cell)| !cell.is_empty()) {
+            let text = format!("{} {cell}", heading.to_lowercase());
+            let room = most.saturating_sub(text.chars().count() + GAP + INDENT.len());
+            match lines.last_mut().filter(|line| line.chars().count() <= room) {
+                Some(line) => {
+                    line.push_str(&" ".repeat(GAP));
+                    line.push_str(&text);
+                }
+                None => lines.push(text),
+            }
+        }
+        lines.extend(Some(last).filter(|last| !self.has_last && !last.is_empty()).cloned());
+        let cut_off = |line: &String| format!("{INDENT}{}", cut(line, most.saturating_sub(INDENT.len())));
+        lines.iter().map(cut_off).collect()
+    }
+}
+
+/// Returns how narrow a column may be made.
+fn least_width(column: usize, width: usize) -> usize {
+    if column == 0 { width } else { width.min(LEAST) }
+}
+
+/// Cuts the widest columns until all of them fit.
+fn narrow(widths: &mut [usize], most: usize) {
+    let gaps = GAP * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > most {
+        let others = widths.iter_mut().skip(1);
+        match others.filter(|width| **width > LEAST).max_by_key(|width| **width) {
+            Some(widest) => *widest -= 1,
+            None => break,
+        }
+    }
+}
+
 /// Returns a table as lines, the headings first, if there are any.
 fn laid_out(headings: &[String], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
-    let all = || {
-        Some(headings)
-            .filter(|one| !one.is_empty())
-            .into_iter()
-            .chain(rows.iter().map(Vec::as_slice))
+    let head = Some(headings).filter(|one| !one.is_empty());
+    let all = || head.into_iter().chain(rows.iter().map(Vec::as_slice));
+    let free = widths(all());
+    let Some(most) = width else {
+        return all().map(|row| aligned(row, &free)).collect();
     };
-    let (free, fitting) = (widths(headings, rows, None), widths(headings, rows, width));
-    let is_squeezed = match (free.last(), fitting.last()) {
-        (Some(free), Some(fits)) => fitting.len() > 2 && *fits < FREE_TEXT.min(*free),
-        _ => false,
-    };
-    let Some(most) = width.filter(|_| is_squeezed) else {
-        return all().map(|row| aligned(row, &fitting)).collect();
-    };
-    let without_last = |row: &[String]| row.split_last().map_or(Vec::new(), |(_, before)| before.to_vec());
-    let others: Vec<Vec<String>> = rows.iter().map(|row| without_last(row)).collect();
-    let widths = widths(&without_last(headings), &others, width);
+    let layout = Layout::of(&free, most);
+    let mut widths = layout.beside(&free);
+    narrow(&mut widths, most);
     let mut lines = Vec::new();
-    for (index, row) in all().enumerate() {
-        lines.push(aligned(&without_last(row), &widths));
-        let is_heading = index == 0 && !headings.is_empty();
-        if let Some(last) = row.last().filter(|last| !last.is_empty() && !is_heading) {
-            lines.push(format!("    {}", cut(last, most.saturating_sub(4))));
-        }
+    lines.extend(head.map(|head| aligned(&layout.beside(head), &widths)));
+    for row in rows {
+        lines.push(aligned(&layout.beside(row), &widths));
+        lines.extend(layout.below(headings, row, most));
     }
     lines
 }
@@ -392,16 +458,21 @@ mod tests {
             &["an-id-that-stays  a long title"],
         );
         check(
-            &[&["an-id-that-stays", "a long title"]],
-            Some(26),
-            &["an-id-that-stays  a long …"],
+            &[&["an-id-that-stays", "a title longer than that"]],
+            Some(42),
+            &["an-id-that-stays  a title longer than that"],
+        );
+        check(
+            &[&["an-id-that-stays", "a title longer than that one"]],
+            Some(42),
+            &["an-id-that-stays  a title longer than tha…"],
         );
         check(
             &[&["an-id-that-stays", "a long title"]],
             Some(10),
-            &["an-id-that-stays  a lon…"],
+            &["an-id-that-stays", "    a lon…"],
         );
-        check(&[&["1", "äöüäöüäöü"]], Some(9), &["1  äöüäö…"]);
+        check(&[&["1", "äöüäöüäöü"]], Some(9), &["1", "    äöüä…"]);
     }
 
     #[test]
@@ -423,6 +494,45 @@ mod tests {
         assert_eq!(
             laid_out(&heading, &rows, Some(40))[1],
             "an-id  running  a title of some length"
+        );
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_are_below_and_no_heading_is_broken() {
+        let heading = cells(&["GRANT", "HOLDS", "USES", "LAST USE", "ALLOWS"]);
+        let row = cells(&["grant_1", "for good", "0", "", "bash git status *"]);
+        let lines = |width: usize| laid_out(&heading, std::slice::from_ref(&row), Some(width));
+        assert_eq!(
+            lines(60),
+            [
+                "GRANT    HOLDS     USES  LAST USE  ALLOWS",
+                "grant_1  for good  0               bash git status *",
+            ]
+        );
+        assert_eq!(
+            lines(30),
+            [
+                "GRANT    HOLDS     USES",
+                "grant_1  for good  0",
+                "    bash git status *",
+            ]
+        );
+        assert_eq!(
+            lines(18),
+            [
+                "GRANT    HOLDS",
+                "grant_1  for good",
+                "    uses 0",
+                "    bash git stat…"
+            ]
+        );
+        assert_eq!(lines(16)[0], "GRANT");
+        assert_eq!(lines(3)[0], "GRANT");
+        // A last column of words stays beside the first, and others go.
+        let heading = cells(&["SESSION", "AGENTS", "CALLS", "STATE"]);
+        assert_eq!(
+            laid_out(&heading, &[cells(&["ses_1", "build", "3", "idle"])], Some(24)),
+            ["SESSION  AGENTS  STATE", "ses_1    build   idle", "    calls 3"]
         );
     }
 }

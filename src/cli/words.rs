@@ -12,7 +12,7 @@ use toolgate_contract::{
     ToolEffect, ToolSource, ToolSourceState, WorkspaceChange, WorkspaceInfo, WorkspaceState,
 };
 
-use super::terminal::on_one_line;
+use super::terminal::{Terminal, on_one_line};
 
 macro_rules! words {
     ($($function:ident: $enum:ident, $prefix:literal;)*) => {
@@ -116,7 +116,7 @@ pub(super) fn time(time: Timestamp) -> String {
 }
 
 /// Returns a time as short as it can be told from others that are near: for lists at a terminal.
-pub(super) fn short_time(time: Timestamp) -> String {
+fn short_time(time: Timestamp) -> String {
     let moment = DateTime::from_timestamp(time.seconds, 0).map(|moment| moment.with_timezone(&Local));
     let Some(moment) = moment.filter(|_| !is_utc()) else {
         return self::time(time);
@@ -128,6 +128,11 @@ pub(super) fn short_time(time: Timestamp) -> String {
         (false, false) => "%Y-%m-%d",
     };
     moment.format(format).to_string()
+}
+
+/// Returns how a list tells times: briefly where a person looks at it.
+pub(super) fn time_in_list(terminal: &Terminal) -> fn(Timestamp) -> String {
+    if terminal.width.is_some() { short_time } else { time }
 }
 
 /// Returns how long something took, in its largest units: `0.3 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
