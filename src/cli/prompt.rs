@@ -523,7 +523,10 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
         let _ = write!(text, ", {}", scope::describe(scope));
     }
     if !resolution.because_of_prompt_id.is_empty() {
-        let _ = write!(text, ", with the reply to {}", resolution.because_of_prompt_id);
+        text += ", with another prompt of the session";
+    }
+    if !resolution.always_patterns.is_empty() {
+        let _ = write!(text, ": {}", on_one_line(&resolution.always_patterns.join(", ")));
     }
     if !resolution.message.is_empty() {
         let _ = write!(text, ": {}", visible(&resolution.message));

@@ -17,6 +17,9 @@ use super::homes::Homes;
 use super::sources::{News, Sources};
 use crate::cli::exit::Failure;
 
+/// Replies of which is remembered who gave them.
+const MOST_DECIDED: usize = 256;
+
 /// What an approver is told.
 #[derive(Debug)]
 pub(super) enum Told {
@@ -57,6 +60,8 @@ pub(super) struct Desk {
     pub(super) has_lost_reply: bool,
     /// Which services have told of a prompt.
     homes: Homes,
+    /// Prompts that were replied to, and by whom, the latest at the end.
+    decided: VecDeque<(String, String)>,
 }
 
 impl Desk {
@@ -152,7 +157,10 @@ impl Desk {
                 }
                 vec![Told::Changed(prompt)]
             }
-            Message::PromptResolved(PromptResolved { prompt: Some(prompt) }) => {
+            Message::PromptResolved(PromptResolved {
+                prompt: Some(mut prompt),
+            }) => {
+                self.name_decider(&mut prompt);
                 let was_open = self.close(&prompt.prompt_id).is_some();
                 let prompt = Box::new(prompt);
                 vec![Told::Ended { prompt, was_open }]
@@ -191,6 +199,24 @@ impl Desk {
         let prompt = Arc::new(prompt);
         self.open.push_back(Arc::clone(&prompt));
         Some(Told::Added(prompt))
+    }
+
+    /// Notes who decided a prompt. One that ended with another one was decided by whoever replied to that, which it does not say.
+    fn name_decider(&mut self, prompt: &mut Prompt) {
+        let Some(resolution) = &mut prompt.resolution else {
+            return;
+        };
+        let mut decided = self.decided.iter();
+        if resolution.resolved_by.is_empty()
+            && let Some((_, by)) = decided.find(|(id, _)| *id == resolution.because_of_prompt_id)
+        {
+            resolution.resolved_by.clone_from(by);
+        }
+        self.decided
+            .push_back((prompt.prompt_id.clone(), resolution.resolved_by.clone()));
+        if self.decided.len() > MOST_DECIDED {
+            self.decided.pop_front();
+        }
     }
 
     fn close(&mut self, id: &str) -> Option<Arc<Prompt>> {
@@ -250,6 +276,8 @@ pub(super) fn is_worth_telling(message: &ChannelResponse) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use toolgate_contract::PromptResolution;
+
     use super::*;
 
     fn prompt(id: &str, state: PromptState) -> Prompt {
@@ -292,6 +320,30 @@ mod tests {
         let told = hear(&mut desk, resolve("a"));
         assert!(matches!(told[..], [Told::Ended { was_open: false, .. }]), "{told:?}");
         assert!(hear(&mut desk, resolve("a")).is_empty(), "it ends once");
+    }
+
+    #[test]
+    fn a_prompt_that_ends_with_another_one_says_who_decided() {
+        let mut desk = with(&["a", "b"]);
+        let mut resolve = |id, by: &str, because: &str| {
+            let resolution = PromptResolution {
+                resolved_by: by.into(),
+                because_of_prompt_id: because.into(),
+                ..PromptResolution::default()
+            };
+            let prompt = Some(Prompt {
+                resolution: Some(resolution),
+                ..prompt(id, PromptState::Resolved)
+            });
+            let told = hear(&mut desk, Message::PromptResolved(PromptResolved { prompt }));
+            let [Told::Ended { prompt, .. }] = &told[..] else {
+                panic!("{told:?}")
+            };
+            prompt.resolution.clone().unwrap().resolved_by
+        };
+        assert_eq!(resolve("a", "ann", ""), "ann");
+        assert_eq!(resolve("b", "", "a"), "ann");
+        assert_eq!(resolve("c", "", "unknown"), "");
     }
 
     #[test]

@@ -145,6 +145,39 @@ fn outcomes_name_who_decided() {
         ..PromptResolution::default()
     };
     check(PromptState::Resolved, Some(by), "rejected by ann: no");
+    let with_another = PromptResolution {
+        decision: PromptDecision::Reject.into(),
+        resolved_by: "ann".into(),
+        because_of_prompt_id: "per_1".into(),
+        ..PromptResolution::default()
+    };
+    check(
+        PromptState::Resolved,
+        Some(with_another),
+        "rejected by ann, with another prompt of the session",
+    );
+    let always = PromptResolution {
+        decision: PromptDecision::Always.into(),
+        resolved_by: "ann".into(),
+        scope: Some(scope::unlimited(GrantReach::Session)),
+        always_patterns: vec!["git push *".into(), "make".into()],
+        ..PromptResolution::default()
+    };
+    check(
+        PromptState::Resolved,
+        Some(always),
+        "always allowed by ann, this session: git push *, make",
+    );
+    let instead = PromptResolution {
+        decision: PromptDecision::Instead.into(),
+        resolved_by: "ann".into(),
+        ..PromptResolution::default()
+    };
+    check(
+        PromptState::Resolved,
+        Some(instead),
+        "allowed with another input by ann",
+    );
     check(PromptState::Expired, None, "expired: nobody replied in time");
     check(
         PromptState::Withdrawn,
