@@ -160,7 +160,7 @@ pub(super) async fn serve(
 async fn decide(desk: &mut Desk, state: &mut State, sources: &Sources, id: &str, decision: &Decision) {
     let subject = state.prompt().map(|prompt| prompt::subject(prompt)).unwrap_or_default();
     if let Some(reply) = desk.decide(id, decision) {
-        state.note(format!("{}: {subject}", plain::said(&reply)));
+        state.past(format!("{}: {subject}", plain::said(&reply)));
         desk.send(sources, reply).await;
     }
 }

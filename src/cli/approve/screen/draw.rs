@@ -367,7 +367,7 @@ fn notice(state: &State, width: u16, theme: Theme) -> Vec<Line<'static>> {
         return Vec::new();
     };
     let style = match weight {
-        Weight::Note => theme.good(),
+        Weight::Note | Weight::Past => theme.good(),
         Weight::Problem => theme.bad(),
     };
     let mut rows = Rows::new(width, theme);

@@ -83,6 +83,8 @@ pub(super) enum Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     Note,
+    /// What became of a prompt that is over: of no interest any more when another one comes.
+    Past,
     Problem,
 }
 
@@ -243,6 +245,11 @@ impl State {
         self.notice = Some((Weight::Note, text.into()));
     }
 
+    /// Says what became of a prompt.
+    pub(super) fn past(&mut self, text: impl Into<String>) {
+        self.notice = Some((Weight::Past, text.into()));
+    }
+
     pub(super) fn problem(&mut self, text: impl Into<String>) {
         self.notice = Some((Weight::Problem, text.into()));
     }
@@ -269,7 +276,7 @@ impl State {
             Told::Ended { prompt, was_open } => {
                 self.remember(prompt, now);
                 if *was_open {
-                    self.note(plain::ended(prompt));
+                    self.past(plain::ended(prompt));
                 }
             }
             Told::Replied(result) => {
@@ -304,6 +311,10 @@ impl State {
         // It says how many others of its session wait.
         if self.open.len() != open.len() {
             self.content = None;
+        }
+        let is_known = |prompt: &Arc<Prompt>| self.open.iter().any(|known| known.prompt_id == prompt.prompt_id);
+        if matches!(self.notice, Some((Weight::Past, _))) && !open.iter().all(is_known) {
+            self.notice = None;
         }
         self.open.clone_from(open);
         self.summarize();

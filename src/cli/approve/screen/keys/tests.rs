@@ -161,6 +161,9 @@ fn what_was_begun_about_a_prompt_that_is_gone_decides_nothing() {
             .as_ref()
             .is_some_and(|(_, text)| text.contains("bob"))
     );
+    // It is over when another one comes.
+    person.open(vec![command("c", "make")]);
+    assert_eq!(person.state.notice, None);
 }
 
 #[test]
