@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use prost_types::Timestamp;
 use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{
@@ -24,6 +25,8 @@ const TITLE: usize = 100;
 /// Streamed output is compared with the result up to this size; a longer one is taken to be the same.
 const REMEMBERED: usize = 1 << 20;
 const TICK: Duration = Duration::from_millis(100);
+/// A shorter wait is not told.
+const TOLD: Duration = Duration::from_millis(100);
 
 /// What of the output was already shown.
 #[derive(Debug, Default)]
@@ -74,6 +77,8 @@ pub(super) struct CallView {
     tool: String,
     spinner: Option<ProgressBar>,
     shown: Shown,
+    /// When the call was made, if that was seen.
+    begun: Option<Timestamp>,
     /// Whether `toolgate output` can be pointed at: not when the service ends with the command.
     outlives: bool,
     /// Whether this program answers the prompts, so that nobody else need be connected.
@@ -88,6 +93,7 @@ impl CallView {
             tool: tool.to_owned(),
             spinner: None,
             shown: Shown::default(),
+            begun: None,
             outlives,
             answers: false,
         };
@@ -114,6 +120,7 @@ impl CallView {
     pub(super) fn show(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
         if let Some(Event::Pending(pending)) = &event.event {
             self.tool.clone_from(&pending.tool);
+            self.begun = event.event_time;
         }
         if self.terminal.json {
             self.terminal.message(event)?;
@@ -161,8 +168,16 @@ impl CallView {
                 self.inform(&format!("{mark} {}", visible(&warning.text)));
             }
             Some(Event::Gap(gap)) => self.gap(gap),
-            Some(Event::Completed(end)) => self.completed(end)?,
-            Some(Event::Failed(end)) => self.failed(end)?,
+            Some(Event::Completed(end)) => {
+                let took = took(self.begun, event.event_time, end.timing.as_ref());
+                self.completed(end, &took)?;
+            }
+            Some(Event::Failed(end)) => {
+                // How long a call ran that was lost nobody knows.
+                let timing = end.timing.as_ref().filter(|_| end.reason() != FailureReason::Lost);
+                let took = timing.map(|timing| took(self.begun, event.event_time, Some(timing)));
+                self.failed(end, &took.unwrap_or_default())?;
+            }
         }
         Ok(end_of(event))
     }
@@ -234,7 +249,7 @@ impl CallView {
         }
     }
 
-    fn completed(&mut self, end: &CallCompleted) -> Result<(), Failure> {
+    fn completed(&mut self, end: &CallCompleted, took: &str) -> Result<(), Failure> {
         self.rest();
         let truncated = end.truncation.as_ref().is_some_and(|truncation| truncation.truncated);
         self.end_line()?;
@@ -261,11 +276,11 @@ impl CallView {
             }
         };
         let title = short(&end.title, TITLE);
-        self.summary(&format!("{mark} {} {title}", visible(&self.tool)), end.timing.as_ref());
+        self.summary(&format!("{mark} {} {title}", visible(&self.tool)), took);
         Ok(())
     }
 
-    fn failed(&mut self, end: &CallFailed) -> Result<(), Failure> {
+    fn failed(&mut self, end: &CallFailed, took: &str) -> Result<(), Failure> {
         self.rest();
         self.end_line()?;
         self.terminal.error(&visible(&end.error));
@@ -273,9 +288,7 @@ impl CallView {
         self.truncation(end.truncation.as_ref());
         let reason = words::failure_reason(end.reason);
         let mark = self.terminal.err.text(Look::Red, "failed");
-        // How long a call ran that was lost nobody knows.
-        let timing = end.timing.as_ref().filter(|_| end.reason() != FailureReason::Lost);
-        self.summary(&format!("{mark} {}: {reason}", visible(&self.tool)), timing);
+        self.summary(&format!("{mark} {}: {reason}", visible(&self.tool)), took);
         Ok(())
     }
 
@@ -289,11 +302,8 @@ impl CallView {
     }
 
     /// Says how it ended.
-    fn summary(&self, text: &str, timing: Option<&Timing>) {
-        let ran = timing.and_then(|timing| timing.ran);
-        let ran = ran.and_then(|ran| Duration::try_from(ran).ok());
-        let ran = ran.map(|ran| format!(" in {}", words::duration(ran)));
-        self.inform(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
+    fn summary(&self, text: &str, took: &str) {
+        self.inform(&format!("{}{took}", text.trim_end()));
     }
 
     fn attachments(&self, attachments: &[Attachment]) {
@@ -331,6 +341,19 @@ impl CallView {
 impl Drop for CallView {
     fn drop(&mut self) {
         self.rest();
+    }
+}
+
+/// Says how long a call took, as lists do: with its waiting, which is told where it matters.
+fn took(begun: Option<Timestamp>, ended: Option<Timestamp>, timing: Option<&Timing>) -> String {
+    let known = |time: Option<prost_types::Duration>| time.and_then(|time| Duration::try_from(time).ok());
+    let whole = begun.zip(ended).and_then(|(begun, ended)| words::between(begun, ended));
+    let ran = timing.and_then(|timing| known(timing.ran));
+    let waited = timing.and_then(|timing| known(timing.waited)).unwrap_or_default();
+    match whole.or(ran.map(|ran| ran + waited)).map(words::duration) {
+        None => String::new(),
+        Some(took) if waited < TOLD => format!(" in {took}"),
+        Some(took) => format!(" in {took}, of which {} waiting for people", words::duration(waited)),
     }
 }
 
@@ -391,6 +414,23 @@ mod tests {
         check(&[b"step 1\n"], "the answer", false, Rest::Result("the answer"));
         check(&[b"a\nb\n"], "a\n\n…", true, Rest::Addition(""));
         check(&[b"\xc3", b"\xa9"], "é", false, Rest::Addition(""));
+    }
+
+    #[test]
+    fn waiting_counts_as_time_that_a_call_took() {
+        let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
+        let lasting = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        let timing = |waited, ran| Timing {
+            waited: lasting(waited),
+            ran: lasting(ran),
+            ..Timing::default()
+        };
+        assert_eq!(took(at(1), at(4), Some(&timing(0, 2))), " in 3.0 s");
+        let waited = " in 25 s, of which 24 s waiting for people";
+        assert_eq!(took(at(1), at(26), Some(&timing(24, 0))), waited);
+        // The beginning was not seen.
+        assert_eq!(took(None, at(26), Some(&timing(24, 1))), waited);
+        assert_eq!(took(None, None, None), "");
     }
 
     #[test]
