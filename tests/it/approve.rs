@@ -5,6 +5,7 @@ mod lines;
 mod screen;
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::json;
 use tonic::Streaming;
@@ -153,6 +154,42 @@ fn a_crowd_of_prompts_and_a_server_that_dies() {
             })
             .await;
         }
+    });
+}
+
+#[test]
+fn several_services_say_together_that_nothing_is_open() {
+    test(async {
+        let first = Server::with(asks()).await;
+        let home = first.folder().join("home").display().to_string();
+        let second = Server::with(asks().env("HOME", &home)).await;
+        let start = |name: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+            command.args(["approve", "--plain", "--name", name]);
+            command.env_clear().env("HOME", &home);
+            Pty::of(command)
+        };
+        let both_connected = async |terminal: &Pty| {
+            eventually("both services have let it in", async || {
+                terminal.screen().matches("connected as ").count() == 2
+            })
+            .await;
+        };
+        let (_one, prompt) = ask(&first, "one", bash("echo one >> ran")).await;
+        let mut ann = start("ann");
+        both_connected(&ann).await;
+        ann.shows("[o]nce").await;
+        assert!(!ann.screen().contains("no open prompts"), "{}", ann.screen());
+        ann.press('o').await;
+        assert_eq!(decided(&first, &prompt).await.0, PromptDecision::Once);
+        drop(ann);
+
+        let mut bob = start("bob");
+        both_connected(&bob).await;
+        bob.shows("no open prompts").await;
+        let (_two, _) = ask(&second, "two", bash("echo two >> ran")).await;
+        bob.shows("[o]nce").await;
+        assert_eq!(bob.screen().matches("no open prompts").count(), 1, "{}", bob.screen());
     });
 }
 

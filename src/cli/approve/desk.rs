@@ -35,7 +35,7 @@ pub(super) enum Told {
         url: String,
         why: String,
     },
-    /// A service has told of all its prompts: there are none.
+    /// All services have told of their prompts: there are none.
     NothingOpen,
     Added(Arc<Prompt>),
     /// It is open still, and has an approval of the two that it needs.
@@ -95,9 +95,9 @@ impl Desk {
                 Vec::new()
             }
             News::Message(message) => match message.message {
-                Some(Message::SnapshotEnd(end)) => {
+                Some(Message::SnapshotEnd(_)) => {
                     source.has_told();
-                    self.take(Message::SnapshotEnd(end))
+                    self.nothing_open(sources).into_iter().collect()
                 }
                 Some(Message::Opened(_)) => vec![Told::Connected {
                     url: (!is_one).then(|| source.url.clone()),
@@ -122,7 +122,9 @@ impl Desk {
                     return Err(error.into());
                 }
                 let why = Failure::from(error).describe(false);
-                vec![Told::Refused { url, why }]
+                let mut told = vec![Told::Refused { url, why }];
+                told.extend(self.nothing_open(sources));
+                told
             }
         })
     }
@@ -179,7 +181,6 @@ impl Desk {
                 told.extend(again.and_then(|prompt| self.add(prompt)));
                 told
             }
-            Message::SnapshotEnd(end) if end.prompts == 0 => vec![Told::NothingOpen],
             Message::PromptAdded(_)
             | Message::PromptUpdated(_)
             | Message::PromptResolved(_)
@@ -187,6 +188,12 @@ impl Desk {
             | Message::Heartbeat(_)
             | Message::Opened(_) => Vec::new(),
         }
+    }
+
+    /// Says so if nothing is open and no service has still to tell of something.
+    fn nothing_open(&self, sources: &Sources) -> Option<Told> {
+        let is_nothing = self.open.is_empty() && self.unanswered.is_empty() && !sources.have_more();
+        is_nothing.then_some(Told::NothingOpen)
     }
 
     /// Adds a prompt, unless it is there or a reply to it is on its way.
