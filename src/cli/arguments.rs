@@ -120,12 +120,7 @@ pub(super) fn wrong(tool: &str, schema: &Value, given: &[String], input: &Map<St
     if odd.is_empty() {
         return None;
     }
-    let required = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
-    let missing: Vec<&str> = required.filter(|key| !input.contains_key(*key)).collect();
+    let missing = required_and_missing(schema, input);
     let names = || properties.keys().map(String::as_str);
     let mut is_explained = false;
     let mut parts: Vec<String> = Vec::new();
@@ -144,11 +139,28 @@ pub(super) fn wrong(tool: &str, schema: &Value, given: &[String], input: &Map<St
         };
         parts.push(format!("`{key}` is unknown{hint}"));
     }
-    parts.extend(missing.iter().map(|key| format!("`{key}` is required")));
+    parts.extend(missing.into_iter().map(required));
     if !is_explained {
         parts.push(format!("it takes {}", names().collect::<Vec<_>>().join(", ")));
     }
     Some(format!("{tool}: {}", parts.join("; ")))
+}
+
+/// Says which arguments a tool requires that are not there, for when the service has refused the call for its arguments.
+pub(super) fn missing(tool: &str, schema: &Value, input: &Map<String, Value>) -> Option<String> {
+    let parts: Vec<String> = required_and_missing(schema, input).into_iter().map(required).collect();
+    let is_complete = parts.is_empty();
+    (!is_complete).then(|| format!("{tool}: {}", parts.join("; ")))
+}
+
+fn required_and_missing<'a>(schema: &'a Value, input: &Map<String, Value>) -> Vec<&'a str> {
+    let required = schema["required"].as_array().into_iter().flatten();
+    let required = required.filter_map(Value::as_str);
+    required.filter(|key| !input.contains_key(*key)).collect()
+}
+
+fn required(key: &str) -> String {
+    format!("`{key}` is required")
 }
 
 /// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`, `7d`; a bare number counts seconds. The configuration reads its own, which
@@ -333,6 +345,13 @@ mod tests {
         );
         check(&["pattern"], None);
         check(&["path"], None);
+        assert_eq!(
+            missing("grep", &schema, &Map::new()).as_deref(),
+            Some("grep: `pattern` is required")
+        );
+        let whole = json!({"pattern": "x"}).as_object().cloned().unwrap();
+        assert_eq!(missing("grep", &schema, &whole), None);
+        assert_eq!(missing("other", &Value::Null, &whole), None);
         let open = json!({"properties": {"command": {}}});
         assert_eq!(wrong("bash", &open, &["bogus".to_owned()], &Map::new()), None);
     }

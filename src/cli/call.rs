@@ -160,7 +160,7 @@ impl CallArgs {
         terminal: &Terminal,
         interrupts: &mut Interrupts,
     ) -> Result<Exit, Failure> {
-        let (request, is_listed) = tokio::select! {
+        let (request, is_listed, missing) = tokio::select! {
             request = self.request(connection, text) => request?,
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
@@ -175,6 +175,7 @@ impl CallArgs {
         let mut conversation = Conversation::new(connection, start.call_id(), &self.tool, terminal, &self.prompts);
         conversation.command_exit_code = self.exit_code;
         conversation.is_listed = is_listed;
+        conversation.view.missing = missing;
         let follower = Follower::start(connection.client.clone(), start);
         conversation.run(follower, interrupts, self.keep).await
     }
@@ -197,12 +198,12 @@ impl CallArgs {
         Ok(Some(text))
     }
 
-    /// Returns the request, and whether its tool is one of those that are listed.
+    /// Returns the request, whether its tool is one of those that are listed, and what is missing in its input.
     async fn request(
         &self,
         connection: &Connection,
         text: Option<String>,
-    ) -> Result<(ExecuteToolRequest, bool), Failure> {
+    ) -> Result<(ExecuteToolRequest, bool, Option<String>), Failure> {
         let mut input: Map<String, Value> = match &text {
             Some(text) => serde_json::from_str(text)
                 .map_err(|error| Failure::Usage(format!("the input is not a JSON object: {error}")))?,
@@ -216,11 +217,12 @@ impl CallArgs {
             tools => tools?,
         };
         let schema = self.schema(&tools)?;
+        let given = arguments::add_pairs(&mut input, &self.pairs, &schema).map_err(Failure::Usage)?;
+        let missing = arguments::missing(&self.tool, &schema, &input);
         let input = match text {
             // As it was written.
             Some(text) if self.pairs.is_empty() => text,
             _ => {
-                let given = arguments::add_pairs(&mut input, &self.pairs, &schema).map_err(Failure::Usage)?;
                 let wrong = arguments::wrong(&self.tool, &schema, &given, &input);
                 wrong.map_or(Ok(()), |why| Err(Failure::Usage(why)))?;
                 Value::Object(input).to_string()
@@ -241,7 +243,7 @@ impl CallArgs {
             on_disconnect: on_disconnect(self.keep),
             output: self.output.mode().into(),
         };
-        Ok((request, is_listed))
+        Ok((request, is_listed, missing))
     }
 
     /// Returns the schema of the tool. One that is not listed can be called all the same, and its values are then read as they

@@ -83,6 +83,8 @@ pub(super) struct CallView {
     outlives: bool,
     /// Whether this program answers the prompts, so that nobody else need be connected.
     pub(super) answers: bool,
+    /// What a person left out of the input, if its arguments are refused; what the service says of that is for models.
+    pub(super) missing: Option<String>,
 }
 
 impl CallView {
@@ -96,6 +98,7 @@ impl CallView {
             begun: None,
             outlives,
             answers: false,
+            missing: None,
         };
         view.spin();
         view
@@ -283,7 +286,9 @@ impl CallView {
     fn failed(&mut self, end: &CallFailed, took: &str) -> Result<(), Failure> {
         self.rest();
         self.end_line()?;
-        self.terminal.error(&visible(&end.error));
+        let missing = self.missing.as_ref();
+        let missing = missing.filter(|_| end.reason() == FailureReason::InvalidArguments);
+        self.terminal.error(&visible(missing.unwrap_or(&end.error)));
         self.attachments(&end.attachments);
         self.truncation(end.truncation.as_ref());
         let reason = words::failure_reason(end.reason);

@@ -397,6 +397,8 @@ fn mistakes_have_words_and_exit_codes() {
             "`patern` is unknown; `pattern` is required",
         )
         .await;
+        check(&["call", "grep"], 2, "grep: `pattern` is required").await;
+        check(&["call", "bash", "--input", "{}"], 2, "bash: `command` is required").await;
         check(&["call", "grep", "pattern"], 2, "write key=value").await;
         check(&["--server", "http://127.0.0.1:1", "calls"], 5, "toolgate serve").await;
         check(
