@@ -130,7 +130,7 @@ fn rules_to_begin_with_are_shown_and_written_once() {
         ] {
             assert!(out.contains(part), "{part}: {out}");
         }
-        assert!(err.contains("--yes agrees to it"), "{err}");
+        assert!(err.contains("--yes agrees to the change"), "{err}");
 
         for (key, code, is_written) in [("n", 3, false), ("y", 0, true)] {
             let mut terminal = person.terminal("one", &["init"], &[]);
