@@ -423,7 +423,8 @@ fn a_terminal_is_confined_as_any_command_is() {
         let setup = Setup::permission(json!("allow")).env("TOOLGATE_SANDBOX_MODE", "workspace-write");
         let server = Server::with(setup).await;
         let command = "echo to-stderr > /dev/stderr; echo to-tty > /dev/tty; stty size < /dev/tty; \
-                       echo x > $(tty) && echo own; echo inside > f && cat f; echo out > /etc/outside || echo refused; \
+                       echo x > $(tty) && echo own; echo inside > f && cat f; \
+                       python3 -c 'open(\"/etc/outside\", \"w\")' || echo refused; \
                        python3 -c 'import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b\"x\")' || echo no-typing";
         let id = start(&server, "confined", command).await;
         let mut printed = Printed::of(&server, &id).await;

@@ -1,7 +1,7 @@
 //! The patterns that an "always" would allow, as a person reads them: the narrowest first, and which of them allow much more.
 
 /// Returns the patterns, the narrowest first.
-pub(in crate::cli) fn sorted(permission: &str, patterns: &[String]) -> Vec<String> {
+pub(crate) fn sorted(permission: &str, patterns: &[String]) -> Vec<String> {
     let mut sorted = patterns.to_vec();
     sorted.sort_by_key(|pattern| {
         let letters = pattern.chars().filter(|letter| !is_wildcard(*letter)).count();
@@ -19,7 +19,7 @@ fn is_wildcard(letter: char) -> bool {
 }
 
 /// Says whether a pattern allows much more than what was asked: everything, whatever a program can do, or most of a disk.
-pub(in crate::cli) fn is_broad(permission: &str, pattern: &str) -> bool {
+pub(crate) fn is_broad(permission: &str, pattern: &str) -> bool {
     let Some(wildcard) = pattern.find(is_wildcard) else {
         return false;
     };

@@ -50,9 +50,11 @@ impl Pty {
             .stdin(Stdio::from(terminal.try_clone().unwrap()))
             .stdout(Stdio::from(terminal.try_clone().unwrap()))
             .stderr(Stdio::from(terminal));
-        // SAFETY: the two calls are safe between fork and exec, and touch no memory of this process.
+        // SAFETY: the three calls are safe between fork and exec, and touch no memory of this process.
         unsafe {
             command.pre_exec(|| {
+                // Who runs the tests may ignore it, as `nohup` does; a terminal's programs do not.
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
