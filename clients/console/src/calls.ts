@@ -280,13 +280,18 @@ export async function load(signal: AbortSignal): Promise<() => Promise<void>> {
   const [first] = await Promise.all([newest, ...others]);
   let page = first;
   let seen = 0;
+  // Calls that are made at once are not listed in the order of their times.
+  let oldest = Infinity;
   const takePage = (): boolean => {
     const fresh = page.calls.filter((call) => {
       const before = known.get(call.callId);
       open.delete(call.callId);
       return before === undefined || !hasEnded(before.state);
     });
-    for (const call of page.calls) take(call);
+    for (const call of page.calls) {
+      take(call);
+      oldest = Math.min(oldest, at(call.createTime) ?? oldest);
+    }
     seen += page.calls.length;
     return fresh.length > 0;
   };
@@ -301,7 +306,7 @@ export async function load(signal: AbortSignal): Promise<() => Promise<void>> {
     if (page.nextPageToken === "") {
       [cut.value, whole.value] = [false, -Infinity];
     } else if (!again || isNew) {
-      [cut.value, whole.value] = [true, at(page.calls.at(-1)?.createTime) ?? whole.value];
+      [cut.value, whole.value] = [true, Number.isFinite(oldest) ? oldest : whole.value];
     }
     for (const id of open) stale.add(id);
   };

@@ -3,7 +3,7 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ALL, at, logins, problem, tools } from "./api";
-import { cut, loaded, rowOf, rows, version, whole, type Row } from "./calls";
+import { cut, loaded, row, rowOf, rows, version, whole, type Row } from "./calls";
 import { isWanted, narrows, wanted } from "./filters";
 
 /** Found calls after which the search waits for the person. */
@@ -11,6 +11,8 @@ const ENOUGH = 500;
 const PAGE = 100;
 /** Characters that are looked for, at most: a request takes 256 bytes. */
 const TEXT = 60;
+/** How much later than the oldest loaded call one may have been made that is listed behind it, in milliseconds. */
+const LATER = 1_000;
 /** A person who types is not finished. */
 const RESTS = 250;
 
@@ -85,8 +87,7 @@ async function run(): Promise<void> {
   // What the service looks for as one text is the word that says most; the others are looked for here.
   const text = [...what.words].sort((a, b) => b.length - a.length)[0] ?? "";
   const oldest = narrows.peek() || what.workspace !== "" ? -Infinity : whole.peek();
-  // Behind the oldest one, that itself included: times on the wire are finer than here.
-  if (pageToken === "") end = what.until ?? (Number.isFinite(oldest) ? Math.ceil(oldest) + 1 : undefined);
+  if (pageToken === "") end = what.until ?? (Number.isFinite(oldest) ? Math.ceil(oldest) + LATER : undefined);
   search.value = { ...first, state: "runs", wrong: "" };
   try {
     for (let came = 0; came < ENOUGH;) {
@@ -105,10 +106,10 @@ async function run(): Promise<void> {
       const page = await tools.listCalls(request, { signal });
       if (signal.aborted) return;
       const next = new Map(found.value);
-      const passing = page.calls.map(rowOf).filter((row) => isWanted(row, what));
-      for (const row of passing) next.set(row.id, row);
+      const passing = page.calls.map(rowOf).filter((one) => isWanted(one, what));
+      for (const one of passing) next.set(one.id, one);
       found.value = next;
-      came += passing.length;
+      came += passing.filter(({ id }) => row(id) === undefined).length;
       pageToken = page.nextPageToken;
       search.value = {
         state: pageToken === "" ? "done" : "runs",

@@ -278,7 +278,7 @@ test("thousands of calls and an output of 200 MB do not stop the page", async ({
   // Older ones come when the end of the list is reached, and what is searched for is found however old it is.
   await list.focus();
   await page.keyboard.press("End");
-  await expect(page.getByText(/^(1,000|999) calls/)).toBeVisible();
+  await expect(page.getByText(/^1,0\d\d calls/)).toBeVisible();
   await page.getByLabel(/Find calls/).fill("head -c 200000000");
   await expect(page.getByText("1 call: the service has been searched")).toBeVisible();
   await list.getByRole("option").click();
