@@ -109,7 +109,8 @@ async function run(): Promise<void> {
       const passing = page.calls.map(rowOf).filter((one) => isWanted(one, what));
       for (const one of passing) next.set(one.id, one);
       found.value = next;
-      came += passing.filter(({ id }) => row(id) === undefined).length;
+      // Where older ones are wanted, those that are loaded are none of them.
+      came += passing.filter(({ id }) => !Number.isFinite(oldest) || row(id) === undefined).length;
       pageToken = page.nextPageToken;
       search.value = {
         state: pageToken === "" ? "done" : "runs",
