@@ -22,6 +22,7 @@ mod commands;
 mod completions;
 mod console;
 mod contract;
+mod counts;
 mod crash;
 mod custom;
 mod data_directory;
