@@ -44,10 +44,10 @@ image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Doc
 		docker build --build-arg REVISION="$$revision" --tag toolgate --tag "toolgate:$$version" . && \
 		docker build --build-arg REVISION="$$revision" --target toolgate --tag toolgate:static --tag "toolgate:$$version-static" .
 
-bench: ## Measure the figures that Toolgate is to reach
+bench: ## Measure the figures that Toolgate is to reach; with TOOLGATE_UPDATE_DOCS=1 docs/reference/performance.md is written anew
 	cargo bench --bench ratios
 
-load: ## Put 1,000 running calls and 2,000 watchers on the service, more than it allows, and 500,000 calls
+load: ## Put 1,000 running calls and 2,000 watchers on the service, more than it allows, old calls to delete, and 500,000 calls
 	cargo bench --bench load
 
 chaos: ## Kill gateways, workers and their database again and again while people answer prompts

@@ -1,5 +1,6 @@
-//! The bare peer: a tonic server that answers `ExecuteTool` with messages that were recorded from the real service, or
-//! runs a command as simply as it can be done. What takes it longer than its target takes every service longer.
+//! The bare peer: a tonic server that answers `ExecuteTool` with messages that were recorded from the real service, after it has read
+//! the file that they are about, or runs a command as simply as it can be done; and `GetCall` with the call of those messages. What
+//! takes it longer than its target takes every service longer.
 //!
 //! *Invariant:* the same runtime, transport and messages as the service, and nothing behind them.
 
@@ -26,8 +27,9 @@ use toolgate_contract::*;
 
 use crate::service::{SHELL, Serving, Token};
 
-/// The tool that runs a command.
+/// The tool that runs a command, and the one that reads a file.
 pub(crate) const BASH: &str = "bash";
+const READ: &str = "read";
 
 /// What is read at once, and what lies in a pipe: as the service has them for a flood.
 const READ_BYTES: usize = 512 * 1024;
@@ -66,6 +68,7 @@ pub(crate) async fn serve(messages: &Path) -> Result<()> {
         .with_nodelay(Some(true));
     println!("http://{}", incoming.local_addr()?);
     let canned = Canned {
+        call: call_of(&messages),
         messages,
         folder,
         tasks: TaskTracker::new(),
@@ -77,8 +80,24 @@ pub(crate) async fn serve(messages: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns a record with the end of a call.
+fn call_of(messages: &[ExecuteToolResponse]) -> Option<Call> {
+    let last = messages.last()?.event.clone()?;
+    let Event::Completed(completed) = last.event? else {
+        return None;
+    };
+    Some(Call {
+        call_id: last.call_id,
+        state: CallState::Completed.into(),
+        ending: Some(call::Ending::Completed(completed)),
+        ..Call::default()
+    })
+}
+
 struct Canned {
     messages: Vec<ExecuteToolResponse>,
+    /// The call that they are of, as far as they tell of it.
+    call: Option<Call>,
     /// Where commands run and their output is kept.
     folder: PathBuf,
     tasks: TaskTracker,
@@ -150,10 +169,19 @@ impl ToolService for Canned {
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
         let (sender, receiver) = mpsc::channel(4);
         let request = request.into_inner();
-        if let (BASH, Some(Arguments::InputJson(input))) = (request.tool.as_str(), &request.arguments) {
-            let input: serde_json::Value =
-                serde_json::from_str(input).map_err(|error| Status::invalid_argument(error.to_string()))?;
-            let command = input["command"].as_str().unwrap_or_default().to_owned();
+        let Some(Arguments::InputJson(input)) = &request.arguments else {
+            return Err(Status::invalid_argument("the input is JSON"));
+        };
+        let input: serde_json::Value =
+            serde_json::from_str(input).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let text = |field: &str| input[field].as_str().unwrap_or_default().to_owned();
+        if request.tool == READ {
+            // In place: it is in memory.
+            let read = std::fs::read(self.folder.join(text("filePath")));
+            std::hint::black_box(read.map_err(|error| Status::not_found(error.to_string()))?);
+        }
+        if request.tool == BASH {
+            let command = text("command");
             let folder = self.folder.clone();
             self.tasks.spawn(async move {
                 if let Err(error) = run(&command, &folder, &sender).await {
@@ -195,8 +223,14 @@ impl ToolService for Canned {
         unmeasured()
     }
 
-    async fn get_call(&self, _request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
-        unmeasured()
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
+        let id = request.into_inner().call_id;
+        match &self.call {
+            Some(call) if call.call_id == id => Ok(Response::new(GetCallResponse {
+                call: Some(call.clone()),
+            })),
+            Some(_) | None => Err(Status::not_found(format!("there is no call {id}"))),
+        }
     }
 
     async fn list_calls(&self, _request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {

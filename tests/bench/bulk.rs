@@ -13,7 +13,8 @@ use serde_json::json;
 use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::{CallCompleted, DeleteOutputRequest};
 
-use crate::measure::in_turns;
+use crate::cost::Meter;
+use crate::measure::{in_turns, turns};
 use crate::service::{self, SHELL, Service, Tools, environment, execute, folder, request};
 use crate::table::{Row, show_bytes};
 use crate::{Plan, bare};
@@ -23,7 +24,8 @@ const MIB: u64 = 1 << 20;
 /// A line of output.
 const LINE: &str = "a line of output such as a build prints: compiling module 4711 of 10000";
 
-/// 200 MB of command output with one reader against the same command into a file.
+/// 200 MB of command output with one reader against a bare service that keeps and streams it, and that against the same command
+/// into a file.
 pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     const BYTES: u64 = 200_000_000;
     let workspace = folder()?;
@@ -33,7 +35,6 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let home = folder()?;
     let target = home.path().join("floor");
     let print = format!("yes '{LINE}' | head -c {BYTES}");
-    let before = service.reset_peak()?;
     let streamed = async |client: &mut Tools, round: usize| {
         let input = json!({"command": print, "description": round.to_string()});
         let (time, completed, streamed) = execute(client, request("bench", bare::BASH, input)).await?;
@@ -54,29 +55,32 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     };
     let rounds = plan.samples(7, 2);
     let mut outputs = OutputServiceClient::new(service.connect().await?);
+    let peer = bare::start(&[], workspace.path()).await?;
+    let mut peer_client = service::tools(peer.connect().await?);
     let kept = async |round| {
         let (time, output_id) = streamed(&mut client, round).await?;
         // Deleted like the file of the floor: the next one that is written then finds the same memory free.
         outputs.delete_output(DeleteOutputRequest { output_id }).await?;
         Ok(time)
     };
-    let (ours, floor) = in_turns(rounds, kept, into_a_file).await?;
-    let peak = service.memory()?.peak;
+    let before = service.memory()?.resident;
+    let meters = (Meter::start(service.pid()?, None)?, Meter::start(peer.pid()?, None)?);
+    let bare = async |round| Ok(streamed(&mut peer_client, round).await?.0);
+    let (ours, floor) = in_turns(rounds, kept, bare).await?;
+    let costs = (meters.0.each_of(turns(rounds))?, meters.1.each_of(turns(rounds))?);
     service.stop().await?;
-    let peer = bare::start(&[], workspace.path()).await?;
-    let mut client = service::tools(peer.connect().await?);
-    let bare = async |round| Ok(streamed(&mut client, round).await?.0);
+    let bare = async |round| Ok(streamed(&mut peer_client, round).await?.0);
     let (least, least_floor) = in_turns(rounds, bare, into_a_file).await?;
-    let name = "sh -c '… > file'";
+    let name = "a bare tonic service that keeps and streams it";
     Ok(vec![
-        Row::ratio("200 MB of output, one reader", &ours, (name, &floor), Some(1.5)),
+        Row::ratio("200 MB of output, one reader", &ours, (name, &floor), Some(0.8)).costing(costs.0, Some(costs.1)),
+        growth("200 MB of output, memory for it", before, costs.0.peak, 32 * MIB),
         Row::ratio(
-            "a bare tonic service that keeps and streams it",
+            "200 MB of output by a bare tonic service",
             &least,
-            (name, &least_floor),
+            ("sh -c '… > file'", &least_floor),
             None,
         ),
-        growth("memory for it", before.resident, peak, 32 * MIB),
     ])
 }
 
@@ -85,7 +89,7 @@ fn growth(what: &str, before: u64, peak: u64, target: u64) -> Row {
     Row::memory(what, detail, peak.saturating_sub(before), target)
 }
 
-/// `read` near the end of 1 GB against a scan that counts line feeds.
+/// `read` near the end of 1 GB against `wc -l`, and against a scan that counts line feeds.
 pub(crate) async fn tail(plan: Plan) -> Result<Vec<Row>> {
     const LINES: u64 = 14_000_000;
     const SHOWN: u64 = 100;
@@ -97,30 +101,47 @@ pub(crate) async fn tail(plan: Plan) -> Result<Vec<Row>> {
     let mut client = service.tools().await?;
     // What every first call occupies is not due to the size of the file.
     execute(&mut client, request("bench", "read", json!({"filePath": "small.txt"}))).await?;
-    let before = service.reset_peak()?;
+    let before = service.memory()?.resident;
+    let meter = Meter::start(service.pid()?, None)?;
     let first = LINES - 1000;
-    let (ours, floor) = in_turns(
-        plan.samples(9, 3),
-        async |round| {
-            let input = json!({"filePath": "large.txt", "offset": first + round as u64, "limit": SHOWN});
-            let (time, completed, _) = execute(&mut client, request("bench", "read", input)).await?;
-            check(&completed, first + round as u64)?;
-            Ok(time)
-        },
-        async |round| {
-            let begin = Instant::now();
-            let lines = scan(&path, first + round as u64)?;
-            let time = begin.elapsed();
-            ensure!(lines == LINES, "the scan counts {lines} lines");
-            Ok(time)
-        },
-    )
+    let mut shown = 0;
+    let mut read = async |_: usize| {
+        // Never the same lines again.
+        shown += 1;
+        let input = json!({"filePath": "large.txt", "offset": first + shown, "limit": SHOWN});
+        let (time, completed, _) = execute(&mut client, request("bench", "read", input)).await?;
+        check(&completed, first + shown)?;
+        Ok(time)
+    };
+    let rounds = plan.samples(9, 3);
+    let (ours, floor) = in_turns(rounds, &mut read, async |_| {
+        let begin = Instant::now();
+        let counted = Command::new("wc").arg("-l").arg(&path).output()?;
+        let time = begin.elapsed();
+        let counted = String::from_utf8(counted.stdout)?;
+        ensure!(counted.starts_with(&LINES.to_string()), "wc -l counts {counted}");
+        Ok(time)
+    })
     .await?;
-    let peak = service.memory()?.peak;
+    let cost = meter.each_of(turns(rounds))?;
+    let (again, scanned) = in_turns(rounds, &mut read, async |round| {
+        let begin = Instant::now();
+        let lines = scan(&path, first + round as u64)?;
+        let time = begin.elapsed();
+        ensure!(lines == LINES, "the scan counts {lines} lines");
+        Ok(time)
+    })
+    .await?;
     service.stop().await?;
     Ok(vec![
-        Row::ratio("read near the end of 1 GB", &ours, ("memchr scan", &floor), Some(1.2)),
-        growth("memory for it", before.resident, peak, 8 * MIB),
+        Row::ratio("read near the end of 1 GB", &ours, ("wc -l", &floor), Some(1.2)).costing(cost, None),
+        growth("read near the end of 1 GB, memory for it", before, cost.peak, 8 * MIB),
+        Row::ratio(
+            "read near the end of 1 GB, over a scan",
+            &again,
+            ("memchr scan", &scanned),
+            None,
+        ),
     ])
 }
 

@@ -144,7 +144,13 @@ async fn measure(
             (floor_name, &floor),
             limit,
         ),
-        Row::multiple("memory for it", before.resident, peak, size, MEMORY),
+        Row::multiple(
+            &format!("edit {name}, {words} lines, memory for it"),
+            before.resident,
+            peak,
+            size,
+            MEMORY,
+        ),
     ])
 }
 

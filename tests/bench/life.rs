@@ -25,7 +25,7 @@ use toolgate_contract::{
 use crate::Plan;
 use crate::measure::Samples;
 use crate::service::{Memory, Service, Tools, execute, folder, next, request};
-use crate::table::{Row, show_time};
+use crate::table::{Row, show_bytes, show_time};
 
 const MIB: u64 = 1 << 20;
 
@@ -157,32 +157,45 @@ pub(crate) async fn start(plan: Plan) -> Result<Vec<Row>> {
     }
     let times = Samples::new(times)?;
     let idle = idle.context("no start")?.resident;
-    let after = after_calls(workspace.path(), plan).await?;
+    let (calls, after) = after_calls(workspace.path(), plan).await?;
+    let detail = format!("{calls} calls; {} at its peak", show_bytes(after.peak));
     Ok(vec![
-        Row::time("start to SERVING", &times, times.median(), Duration::from_millis(150)),
+        Row::time("start to SERVING", &times, times.median(), Duration::from_millis(50)),
         Row::memory("idle memory, after the start", String::new(), idle, 25 * MIB),
-        Row::memory("idle memory, after calls of every kind", String::new(), after, 25 * MIB),
+        Row::memory("idle memory, after 50,000 calls", detail, after.resident, 40 * MIB),
     ])
 }
 
-/// Returns the memory of a service that has served for a while and is idle again.
-async fn after_calls(workspace: &Path, plan: Plan) -> Result<u64> {
+/// Returns how many calls of every kind a service has served, and its memory when it is idle again.
+async fn after_calls(workspace: &Path, plan: Plan) -> Result<(usize, Memory)> {
+    const CLIENTS: usize = 16;
     std::fs::write(workspace.join("a.txt"), "text\n")?;
     let service = Service::start(workspace).await?;
-    let mut client = service.tools().await?;
-    for round in 0..plan.samples(300, 30) {
-        let (tool, input) = match round % 4 {
-            0 => ("read", json!({"filePath": "a.txt"})),
-            1 => ("bash", json!({"command": "true", "description": "nothing"})),
-            2 => ("grep", json!({"pattern": "text"})),
-            _ => ("glob", json!({"pattern": "*"})),
-        };
-        let _: (Duration, CallCompleted, u64) = execute(&mut client, request("bench", tool, input)).await?;
+    let each = plan.samples(50_000, 1_600) / CLIENTS;
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        clients.spawn(calls_of_every_kind(service.tools().await?, client, each));
     }
-    drop(client);
-    let memory = service.memory()?.resident;
+    while let Some(client) = clients.join_next().await {
+        client??;
+    }
+    let memory = service.memory()?;
     service.stop().await?;
-    Ok(memory)
+    Ok((each * CLIENTS, memory))
+}
+
+async fn calls_of_every_kind(mut client: Tools, number: usize, calls: usize) -> Result<()> {
+    let session = format!("bench-{number}");
+    for round in 0..calls {
+        let (tool, input) = match round % 10 {
+            1 => ("bash", json!({"command": "true", "description": "nothing"})),
+            3 => ("grep", json!({"pattern": "text"})),
+            5 => ("glob", json!({"pattern": "*"})),
+            other => ("read", json!({"filePath": "a.txt", "offset": 1, "limit": other + 1})),
+        };
+        let _: (Duration, CallCompleted, u64) = execute(&mut client, request(&session, tool, input)).await?;
+    }
+    Ok(())
 }
 
 /// The memory of a service in which 1,000 calls run, each with its own stream and two watchers more.
@@ -227,8 +240,8 @@ pub(crate) async fn crowd(plan: Plan) -> Result<Vec<Row>> {
         ended.cancelled_calls
     );
     service.stop().await?;
-    let what = format!("memory with {calls} running calls");
-    Ok(vec![Row::memory(&what, detail, memory.resident, 250 * MIB)])
+    let what = "memory with 1,000 running calls and 2,000 watchers";
+    Ok(vec![Row::memory(what, detail, memory.resident, 200 * MIB)])
 }
 
 type Watched = (Vec<Streaming<ExecuteToolResponse>>, Vec<Streaming<WatchCallResponse>>);

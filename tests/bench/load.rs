@@ -1,27 +1,30 @@
 //! The service under load: many running calls, many watchers of which some do not read, more calls than are allowed, and
 //! the end of all of it.
 //!
-//! At last, calls without a pause, for five minutes and until there were 500,000.
+//! Then old calls are deleted while new ones come. At last, calls without a pause, for five minutes and until there were 500,000.
 //!
 //! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table; `-- --gateway` puts the
 //! calls and watchers, and 10,000 streams, on a gateway instead; `-- --fleet` measures a gateway with a database and 10,000 workers, and
 //! two gateways with 10,000 watchers (`--workers 0` and `--streams 0` leave one of them out).
 //!
-//! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less. The
-//! variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the exit code is 1
-//! if something was lost: an event, a byte of output, a call, or the end of a program.
+//! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less; `-- --only running`, `retained` or `unbroken`
+//! measures a part. The variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the
+//! exit code is 1 if something was lost: an event, a byte of output, a call, or the end of a program; or if the log, the memory or the
+//! open files of the service grew with the calls, or old calls went more slowly than new ones came.
 //!
 //! *Invariant:* the service is a process of its own, reached over loopback TCP; every command is a real one and writes
 //! the time at which it does.
 
 #![allow(clippy::disallowed_methods)] // a benchmark makes the files and programs that it measures
 
+mod cost;
 mod gateway;
 mod many;
 mod measure;
 mod overload;
 mod part;
 mod processes;
+mod retained;
 #[allow(dead_code, clippy::unwrap_used)] // the tests of the store use all of it
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;
@@ -39,7 +42,7 @@ mod unbroken;
 mod watcher;
 mod watchers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,6 +93,9 @@ struct Args {
     /// How many calls without a pause there are at least.
     #[arg(long, default_value_t = 500_000)]
     unbroken_calls: u64,
+    /// Measure this part only.
+    #[arg(long)]
+    only: Option<Only>,
     /// Measure what goes through a gateway instead.
     #[arg(long)]
     gateway: bool,
@@ -105,6 +111,14 @@ struct Args {
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// A part of the load on one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    Running,
+    Retained,
+    Unbroken,
 }
 
 /// What was measured, and what was lost.
@@ -159,10 +173,30 @@ fn program() -> PathBuf {
 }
 
 async fn run(args: Args, report: &mut Report) -> Result<()> {
-    let workspace = folder()?;
     let program = program();
+    let wants = |part| args.only.is_none_or(|only| only == part);
+    if wants(Only::Running) {
+        running(&program, args, report).await?;
+        report.show();
+    }
+    if wants(Only::Retained) {
+        eprintln!("old calls go while new ones come …");
+        let outcome = retained::run(&program, report).await;
+        report.note("retention", outcome);
+        report.show();
+    }
+    if wants(Only::Unbroken) {
+        eprintln!("calls without a pause …");
+        let time = Duration::from_secs(args.unbroken_seconds);
+        unbroken::run(&program, time, args.unbroken_calls, report).await?;
+    }
+    Ok(())
+}
+
+async fn running(program: &Path, args: Args, report: &mut Report) -> Result<()> {
+    let workspace = folder()?;
     let limit = [("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", args.calls.to_string())];
-    let service = Service::of(&program, workspace.path(), &json!({}), &limit).await?;
+    let service = Service::of(program, workspace.path(), &json!({}), &limit).await?;
     let idle = service.memory()?;
     let stage = Arc::new(Stage::default());
 
@@ -196,7 +230,7 @@ async fn run(args: Args, report: &mut Report) -> Result<()> {
     let what = format!("memory with {} running calls and {count} watchers", args.calls);
     report
         .rows
-        .insert(0, Row::memory(&what, anonymous(full), full.resident, 250 * MIB));
+        .insert(0, Row::memory(&what, anonymous(full), full.resident, 200 * MIB));
     report.rows.insert(1, told("memory before", idle));
     report.rows.insert(2, told("memory after the end of all", after));
     report.rows.insert(
@@ -208,10 +242,7 @@ async fn run(args: Args, report: &mut Report) -> Result<()> {
     report
         .rows
         .push(Row::told("events told of, in all", detail, events.to_string()));
-    service.stop().await?;
-    eprintln!("calls without a pause …");
-    let time = Duration::from_secs(args.unbroken_seconds);
-    unbroken::run(&program, time, args.unbroken_calls, report).await
+    service.stop().await
 }
 
 fn stalled(calls: usize) -> usize {

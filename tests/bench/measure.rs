@@ -51,6 +51,15 @@ impl fmt::Display for Samples {
     }
 }
 
+/// Returns how often [`in_turns`] does each piece of work.
+pub(crate) fn turns(rounds: usize) -> usize {
+    rounds + warm_up(rounds)
+}
+
+fn warm_up(rounds: usize) -> usize {
+    (rounds / 10).max(1)
+}
+
 /// Measures two pieces of work in turns. Each is given the number of the round, and tells its time itself; the first
 /// tenth of the rounds, one at least, is for warming up.
 pub(crate) async fn in_turns(
@@ -58,7 +67,7 @@ pub(crate) async fn in_turns(
     mut one: impl AsyncFnMut(usize) -> Result<Duration>,
     mut other: impl AsyncFnMut(usize) -> Result<Duration>,
 ) -> Result<(Samples, Samples)> {
-    let warm_up = (rounds / 10).max(1);
+    let warm_up = warm_up(rounds);
     let (mut of_one, mut of_other) = (Vec::new(), Vec::new());
     for round in 0..warm_up + rounds {
         let times = (one(round).await?, other(round).await?);

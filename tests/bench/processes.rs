@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* a process that ends while it is looked at counts as ended, not as an error.
 
+#![allow(dead_code)] // two benchmarks share this, and each has its own part of it
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
@@ -54,6 +56,18 @@ impl Processors {
             below: below.sum(),
         })
     }
+}
+
+/// Returns the processor time that a process has taken itself, with all its threads, in user mode and in the kernel.
+pub(crate) fn own_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process has ended")?;
+    Ok(process(&stat).context("the kernel tells of processes otherwise")?.time)
+}
+
+/// Counts the files that a process has open.
+pub(crate) fn open_files(pid: u32) -> Result<usize> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).context("counting open files")?;
+    Ok(files.count())
 }
 
 /// Returns the time of a process with one thread, as finely as the kernel knows it: what many processes that do next to

@@ -25,6 +25,7 @@ use toolgate_model::{InstanceId, Timestamp};
 use crate::many::{LEASE, Many, have_room, read, token, workspace};
 use crate::measure::Samples;
 use crate::part::Part;
+use crate::processes::open_files;
 use crate::service::{Connection, Memory, execute, tools};
 use crate::simulated::{Crowd, Plan, Worker, shown};
 use crate::table::{Row, show_bytes, show_time};
@@ -125,13 +126,6 @@ async fn all_are_there(crowd: &Crowd, workers: usize) -> Result<()> {
     }
 }
 
-/// Counts the connections of a process, as files.
-fn files(pid: u32) -> Result<usize> {
-    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .context("counting open files")?
-        .count())
-}
-
 async fn idle(many: &Many, workers: usize, empty: Memory, report: &mut Report) -> Result<()> {
     // Their leases end, and the gateways see that nothing is left of them.
     sleep(LEASE * 4).await;
@@ -141,7 +135,7 @@ async fn idle(many: &Many, workers: usize, empty: Memory, report: &mut Report) -
     let [own, database] = counting.shares()?;
     let memory = gateway.memory()?;
     let each = memory.resident.saturating_sub(empty.resident) / workers as u64;
-    let detail = format!("{} files are open in the gateway", files(gateway.pid()?)?);
+    let detail = format!("{} files are open in the gateway", open_files(gateway.pid()?)?);
     report
         .rows
         .push(Row::kib("memory of a gateway for an idle worker", detail, each, EACH));

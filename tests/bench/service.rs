@@ -141,6 +141,12 @@ impl Serving {
         Memory::of(self.pid()?)
     }
 
+    /// Forgets the peak of its memory, and returns its memory now.
+    pub(crate) fn reset_peak(&self) -> Result<Memory> {
+        Memory::forget_peak(self.pid()?)?;
+        self.memory()
+    }
+
     /// Returns its process id.
     pub(crate) fn pid(&self) -> Result<u32> {
         self.child.id().context("the program has ended")
@@ -208,6 +214,22 @@ impl Service {
         let settings = home.path().join(".config/opencode");
         std::fs::create_dir_all(&settings).context("making the folder of settings")?;
         std::fs::write(settings.join("opencode.json"), config.to_string()).context("writing the settings")?;
+        Self::at(home, program, workspace, variables, token).await
+    }
+
+    /// Starts it on what an earlier one has left.
+    pub(crate) async fn again(home: TempDir, workspace: &Path) -> Result<Self> {
+        let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+        Self::at(home, program, workspace, &[], Token::default()).await
+    }
+
+    async fn at(
+        home: TempDir,
+        program: &Path,
+        workspace: &Path,
+        variables: &[(&str, String)],
+        token: Token,
+    ) -> Result<Self> {
         let mut main = OsString::from("main=");
         main.push(workspace);
         let mut command = Command::new(program);
@@ -274,14 +296,18 @@ impl Service {
 
     /// Forgets the peak of its memory, and returns its memory now.
     pub(crate) fn reset_peak(&self) -> Result<Memory> {
-        let pid = self.serving.pid()?;
-        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("resetting the peak of memory")?;
-        Memory::of(pid)
+        self.serving.reset_peak()
     }
 
     /// Ends it.
     pub(crate) async fn stop(self) -> Result<()> {
         self.serving.stop().await
+    }
+
+    /// Ends it, and returns its home with all that it has stored.
+    pub(crate) async fn leave(self) -> Result<TempDir> {
+        self.serving.stop().await?;
+        Ok(self.home)
     }
 }
 
@@ -305,7 +331,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    fn of(pid: u32) -> Result<Self> {
+    /// Has the kernel forget the peak of a process's memory.
+    pub(crate) fn forget_peak(pid: u32) -> Result<()> {
+        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("resetting the peak of memory")
+    }
+
+    /// Asks for the memory of a process.
+    pub(crate) fn of(pid: u32) -> Result<Self> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a process's memory")?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

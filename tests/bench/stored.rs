@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{ExecuteToolRequest, FailureReason, OnDisconnect, OutputMode, WatchCallRequest};
 
 use crate::calls::{Approver, FILES, SESSION};
+use crate::crowd::crowd;
 use crate::measure::{Samples, in_turns};
 use crate::part::{AGENT, Part, write};
 use crate::service::{self, Connection, Service, Token, execute, folder, request};
@@ -33,9 +33,8 @@ use server::Server;
 const PERSON: &str = "the-person-of-the-benchmark";
 const WORKER: &str = "the-worker-of-the-benchmark";
 
-/// Clients of the load, on so many connections.
+/// Clients of the load.
 const CLIENTS: usize = 32;
-const CONNECTIONS: usize = 4;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -163,7 +162,7 @@ pub(crate) async fn fleet(plan: Plan) -> Result<Vec<Row>> {
 async fn least(fleet: &Stored, direct: &mut service::Tools, plan: Plan) -> Result<Row> {
     let messages = service::recorded(direct, read(0)).await?;
     let result: Vec<u8> = messages.iter().flat_map(prost::Message::encode_to_vec).collect();
-    let bare = bare::start(&messages, fleet.folder.path()).await?;
+    let bare = bare::start(&messages, &fleet.folder.path().join("worker/own")).await?;
     let mut client = service::tools(bare.connect().await?);
     let database = fleet.database.connect("fleet").await?;
     database.batch_execute("CREATE TABLE least (result bytea)").await?;
@@ -232,44 +231,24 @@ async fn through(fleet: &Stored, single: &Service, plan: Plan) -> Result<Vec<Row
     Ok(rows)
 }
 
-/// Has all clients read until the time is over; returns how many calls there were in a second.
-async fn rate(connect: impl AsyncFn() -> Result<Connection>, time: Duration) -> Result<f64> {
-    let mut connections = Vec::new();
-    for _ in 0..CONNECTIONS {
-        connections.push(connect().await?);
-    }
-    let begun = Instant::now();
-    let mut clients = JoinSet::new();
-    for number in 0..CLIENTS {
-        let mut client = service::tools(connections[number % CONNECTIONS].clone());
-        clients.spawn(async move {
-            let mut done = 0_usize;
-            while begun.elapsed() < time {
-                let input = json!({"filePath": FILES[done % 2]});
-                execute(&mut client, request(&format!("load-{number}"), "read", input)).await?;
-                done += 1;
-            }
-            anyhow::Ok(done)
-        });
-    }
-    let mut done = 0;
-    while let Some(client) = clients.join_next().await {
-        done += client??;
-    }
-    Ok(done as f64 / begun.elapsed().as_secs_f64())
+/// What a client of the load does.
+async fn read_one(mut client: service::Tools, number: usize, round: usize) -> Result<()> {
+    let input = json!({"filePath": FILES[round % 2]});
+    let call = request(&format!("load-{number}"), "read", input);
+    execute(&mut client, call).await.map(drop)
 }
 
 async fn load(fleet: &Stored, single: &Service, plan: Plan) -> Result<Vec<Row>> {
     let time = Duration::from_secs(plan.samples(10, 2) as u64);
     let is_over = Arc::new(AtomicBool::new(false));
     let windows = tokio::spawn(windows(fleet.database.connect("fleet").await?, Arc::clone(&is_over)));
-    let ours = rate(|| fleet.connect(0), time).await?;
+    let ours = crowd(|| fleet.connect(0), CLIENTS, time, read_one).await?.a_second();
     is_over.store(true, Ordering::Release);
     let windows = Samples::new(windows.await??)?;
-    let floor = rate(|| single.connect(), time).await?;
+    let floor = crowd(|| single.connect(), CLIENTS, time, read_one).await?.a_second();
     let what = format!("fleet: reads by {CLIENTS} clients, a second");
     Ok(vec![
-        Row::rate(&what, ours, ("one machine", floor), 1000.0),
+        Row::rate(&what, ours, ("one machine", floor), Some(1000.0)),
         Row::time(
             "fleet: from stored to chained in the audit, p99, meanwhile",
             &windows,

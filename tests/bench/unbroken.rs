@@ -1,4 +1,5 @@
-//! Calls without a pause, for minutes: the write-ahead log of the database stays short, whoever reads.
+//! Calls without a pause, for minutes: the write-ahead log of the database stays short, whoever reads, and neither memory nor open files
+//! grow with the number of calls.
 //!
 //! *Invariant:* inputs differ from call to call, so that nobody is asked about a loop. A reader of another program holds
 //! on to what it sees for a moment, again and again, as a backup does.
@@ -19,14 +20,20 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::{ExecuteToolRequest, ListCallsRequest};
 
 use crate::Report;
+use crate::cost::bytes_in;
+use crate::processes::open_files;
 use crate::service::{Service, Tools, folder, request};
-use crate::table::{Row, show_bytes};
+use crate::table::{Row, show_bytes, show_size};
 
 const CLIENTS: usize = 64;
 const READERS: usize = 4;
 
 /// What the log may take at any time.
 const MOST: u64 = 64 << 20;
+
+/// How much more memory, and how many more files, the last of the calls may have than the first.
+const MEMORY: u64 = 16 << 20;
+const FILES: usize = 16;
 
 /// How often the files are looked at, and how long another program reads.
 const LOOK: Duration = Duration::from_millis(20);
@@ -76,8 +83,10 @@ pub(crate) async fn run(program: &Path, time: Duration, at_least: u64, report: &
     readers.spawn(hold(database.clone(), load.stop.clone()));
     let log = with_suffix(&database, "-wal");
     let mut longest = 0;
+    let mut taken = Taken::default();
     let failed = loop {
         longest = longest.max(fs::metadata(&log).map_or(0, |log| log.len()));
+        taken.look(&service)?;
         tokio::select! {
             ended = clients.join_next() => match ended {
                 None => break None,
@@ -113,7 +122,67 @@ pub(crate) async fn run(program: &Path, time: Duration, at_least: u64, report: &
         detail,
         show_bytes(memory.resident),
     ));
+    taken.judge(report);
+    let bytes = bytes_in(&service.data_dir())?;
+    let detail = format!("{} for all", show_bytes(bytes));
+    let each = show_size(bytes / calls.max(1));
+    report
+        .rows
+        .push(Row::told("disk for each of these calls", detail, each));
     service.stop().await
+}
+
+/// What the service took at moments of the load, in order.
+#[derive(Default)]
+struct Taken {
+    looks: usize,
+    memory: Vec<u64>,
+    files: Vec<u64>,
+}
+
+impl Taken {
+    fn look(&mut self, service: &Service) -> Result<()> {
+        // Less often than the log, which is as long as it likes for a moment only.
+        self.looks += 1;
+        if self.looks.is_multiple_of(10) {
+            self.memory.push(service.memory()?.resident);
+            self.files.push(open_files(service.pid()?)? as u64);
+        }
+        Ok(())
+    }
+
+    /// What was taken at the beginning, when all that comes once had come, and at the end.
+    fn ends(mut taken: Vec<u64>) -> Option<(u64, u64)> {
+        let part = taken.len() / 5;
+        let median = |part: &mut [u64]| {
+            part.sort_unstable();
+            part.get(part.len() / 2).copied()
+        };
+        let last = median(&mut taken[4 * part..]);
+        Some((median(&mut taken[part..2 * part])?, last?))
+    }
+
+    fn judge(self, report: &mut Report) {
+        if let Some((early, late)) = Self::ends(self.memory) {
+            let what = "memory that came with these calls";
+            let detail = format!("{} early, {} late", show_bytes(early), show_bytes(late));
+            report
+                .rows
+                .push(Row::memory(what, detail.clone(), late.saturating_sub(early), MEMORY));
+            if late > early + MEMORY {
+                report.faults.push(format!("memory grows: {detail}"));
+            }
+        }
+        if let Some((early, late)) = Self::ends(self.files) {
+            let what = "open files that came with these calls";
+            let detail = format!("{early} early, {late} late");
+            let more = usize::try_from(late.saturating_sub(early)).unwrap_or(usize::MAX);
+            report.rows.push(Row::count(what, detail.clone(), more, FILES));
+            if more > FILES {
+                report.faults.push(format!("open files grow: {detail}"));
+            }
+        }
+    }
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

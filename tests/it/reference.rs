@@ -1,6 +1,8 @@
 //! The reference pages say what the program says: every key of the configuration with its default, every metric, every
 //! command with its options, every built-in tool with its arguments.
 //!
+//! `docs/reference/performance.md` is written by the benchmark; its rows are compared.
+//!
 //! `docs/reference/cli.md` and parts of `docs/reference/configuration.md` and `docs/reference/tools.md` are written by these
 //! tests. After a change of the program, `TOOLGATE_UPDATE_DOCS=1 cargo test --test it reference::` writes them anew.
 //!
@@ -8,6 +10,7 @@
 
 mod cli;
 mod configuration;
+mod performance;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
