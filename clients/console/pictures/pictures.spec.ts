@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import { join } from "node:path";
 import headless, { type IBufferCell, type Terminal } from "@xterm/headless";
 import { PromptDecision } from "../src/gen/toolgate/v1/prompt_pb";
-import { ASK, expect, test } from "../tests/service";
+import { ASK, expect, listed, test } from "../tests/service";
 
 const folder = join(import.meta.dirname, "../../../docs/pictures");
 const OLD = 'fn main() {\n    println!("hello");\n}\n';
@@ -93,12 +93,7 @@ test("the first page and a call", async ({ page, start }) => {
   const call = service.run("bash", PUSH, { session: "release", callId: "push" });
   await page.setViewportSize({ width: 1100, height: 380 });
   await page.goto(service.url);
-  await expect(
-    page
-      .getByRole("region", { name: /^Waits for you/ })
-      .getByRole("link")
-      .first(),
-  ).toBeVisible();
+  await expect(listed(page, "Waiting for you").first()).toBeVisible();
   await page.screenshot({ path: join(folder, "console-home.png") });
   await page.setViewportSize({ width: 1100, height: 640 });
   await page.goto(`${service.url}console/#/calls/change-greeting`);
@@ -116,7 +111,7 @@ test.describe("on a phone", () => {
     const service = await start({ config: { permission: { bash: { "*": "allow", "git push*": "ask" } } } });
     const call = service.run("bash", PUSH, { session: "release" });
     await page.goto(`${service.url}console/#/prompts`);
-    await page.getByRole("listbox", { name: "Prompts that wait" }).getByRole("option").tap();
+    await page.getByRole("listbox", { name: "Open prompts" }).getByRole("option").tap();
     await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
     await page.screenshot({ path: join(folder, "console-phone.png") });
     await page.getByRole("button", { name: "Reject", exact: true }).tap();

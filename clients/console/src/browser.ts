@@ -1,5 +1,7 @@
 // What the page asks of the browser: the clipboard, and files for the person.
 
+import { announce } from "./notices";
+
 /** Copies a text. */
 export async function copy(text: string): Promise<void> {
   if (isSecureContext) return navigator.clipboard.writeText(text);
@@ -12,6 +14,14 @@ export async function copy(text: string): Promise<void> {
   const copied = document.execCommand("copy");
   field.remove();
   if (!copied) throw new Error("the browser does not let the page copy");
+}
+
+/** Copies a text, and says so. */
+export function toClipboard(text: string, said = "Copied."): void {
+  copy(text).then(
+    () => announce(said),
+    (error: unknown) => announce(`This could not be copied: ${String(error)}`),
+  );
 }
 
 /** Gives the person a file. */

@@ -69,7 +69,7 @@ export function wentHow(call: Call, decided: readonly Decided[], now: number, cr
   const waited = millis(timing?.waited);
   return [
     endOf(call),
-    timing === undefined ? `for ${duration(now - created)} so far` : `took ${duration(millis(timing.ran))}`,
+    timing === undefined ? `began ${duration(now - created)} ago` : `took ${duration(millis(timing.ran))}`,
     waited > 0 ? `waited ${duration(waited)} for people` : "",
     ...(decided.length > 0 ? decided.map(saidBy) : call.ending.case === "completed" ? ["nobody had to be asked"] : []),
   ].filter((part) => part !== "");

@@ -18,7 +18,9 @@ export async function setWanted(on: boolean): Promise<string> {
   const granted = on && (await Notification.requestPermission()) === "granted";
   isWanted.value = granted;
   localStorage.setItem(WANTED, granted ? "on" : "off");
-  return on && !granted ? "The browser does not allow notifications of this page: its settings for this site do." : "";
+  return on && !granted
+    ? "The browser blocks notifications from this page. You can allow them in its settings for this site."
+    : "";
 }
 
 /** Tells of a prompt while the person looks elsewhere. A click leads to it. */

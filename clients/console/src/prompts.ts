@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { ALL, permissions, problem, tools } from "./api";
+import { forget } from "./drafts";
 import { announce } from "./notices";
 import { tell } from "./notify";
 import { introduced, recorded } from "./person";
@@ -30,8 +31,8 @@ export function subject(prompt: Prompt): string {
       const { command } = (metadata ?? {}) as Record<string, unknown>;
       const says = title || patterns.join(", ") || permission;
       // What is to be allowed is the command, not what the model says of it.
-      const isSaid = typeof command !== "string" || command.startsWith(says);
-      return short(isSaid ? says : `${command} · ${says}`, 200);
+      if (typeof command !== "string") return short(says, 200);
+      return short(command.startsWith(says) ? command : `${command} · ${says}`, 200);
     }
     case "questions":
       return short(request.value.questions.map((question) => question.header || question.question).join(", "), 200);
@@ -70,7 +71,7 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
       case "snapshotEnd":
         if (snapshot !== undefined) {
           const news = [...snapshot.keys()].filter((id) => !open.value.has(id));
-          const text = news.length === 1 ? "A prompt waits." : `${news.length} prompts wait.`;
+          const text = news.length === 1 ? "A prompt is waiting." : `${news.length} prompts are waiting.`;
           if (news.length > 0) {
             announce(text);
             tell(news[0]!, "Toolgate", text);
@@ -142,6 +143,7 @@ export async function answer(prompt: Prompt, given: Answer): Promise<string | un
     const replied = await permissions.replyPrompt({ reply, name: recorded() });
     const { result, message } = replied.result!;
     if (result === ReplyResult.ACCEPTED) {
+      forget(prompt.promptId);
       remove(prompt.promptId);
       announce(DONE[given.decision] ?? "Answered.");
       return undefined;

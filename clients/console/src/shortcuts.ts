@@ -32,7 +32,34 @@ function isWriting(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !["checkbox", "radio", "button"].includes(target.type);
 }
 
+/** How long a person may pause who goes on writing, in milliseconds. */
+const PAUSE = 2_000;
+
+/** The field that is written in, and when a key was last pressed for it; none once the person has left it. */
+let written: { field: Node; time: number } | undefined;
+
+/**
+ * Whether a key is meant for a field that is no longer there: its prompt was answered elsewhere, or is away. It must not answer
+ * another one.
+ */
+function isForWhatIsGone(event: KeyboardEvent): boolean {
+  if (isWriting(event.target)) {
+    const isLeft = event.key === "Escape" || (event.key === "Enter" && event.target instanceof HTMLInputElement);
+    written = isLeft ? undefined : { field: event.target as Node, time: event.timeStamp };
+    return false;
+  }
+  if (written === undefined || written.field.isConnected || event.timeStamp - written.time > PAUSE) {
+    written = undefined;
+    return false;
+  }
+  written.time = event.timeStamp;
+  return true;
+}
+
+document.addEventListener("pointerdown", () => (written = undefined));
+
 document.addEventListener("keydown", (event) => {
+  if (isForWhatIsGone(event)) return;
   if (!enabled.value || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.repeat)
     return;
   if (isWriting(event.target) || document.querySelector("dialog[open]") !== null) return;

@@ -2,7 +2,7 @@
 
 import AxeBuilder from "@axe-core/playwright";
 import type { Page } from "@playwright/test";
-import { expect, test } from "./service";
+import { expect, listed, test } from "./service";
 
 const LIVE = '[data-live="true"]';
 
@@ -45,18 +45,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     });
     await page.goto(service.url);
     await page.locator(LIVE).waitFor();
-    await expect(
-      page
-        .getByRole("region", { name: /^Waits for you/ })
-        .getByRole("link")
-        .first(),
-    ).toBeVisible();
-    await expect(
-      page
-        .getByRole("region", { name: /^Failed/ })
-        .getByRole("link")
-        .first(),
-    ).toBeVisible();
+    for (const part of ["Waiting for you", "Failed"]) await expect(listed(page, part).first()).toBeVisible();
     await check(page, "home");
     await page.goto(`${service.url}console/#/calls`);
     await expect(page.getByRole("option", { name: /waiting/ })).toBeVisible();
@@ -75,7 +64,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     await page.keyboard.press("a");
     await check(page, "always");
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Change the input" }).click();
+    await page.getByRole("button", { name: "Edit the input" }).click();
     await check(page, "instead");
     await page.goto(`${service.url}console/#/calls/edit`);
     await expect(page.getByRole("tab", { name: "Output" })).toBeVisible();
@@ -100,8 +89,8 @@ for (const colorScheme of ["light", "dark"] as const) {
     await page.keyboard.press("Escape");
     await page.setViewportSize({ width: 390, height: 800 });
     for (const [place, seen] of [
-      ["home", page.getByRole("heading", { name: /^Waits for you/ })],
-      ["prompts", page.getByRole("listbox", { name: "Prompts that wait" })],
+      ["home", page.getByRole("heading", { name: /^Waiting for you/ })],
+      ["prompts", page.getByRole("listbox", { name: "Open prompts" })],
       ["calls/edit", page.getByRole("tab", { name: "Output" })],
     ] as const) {
       await page.goto(`${service.url}console/#/${place}`);

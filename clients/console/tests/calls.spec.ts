@@ -1,8 +1,10 @@
 // Calls: the list, output that is followed and searched, the timeline, todos.
 
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import type { Page } from "@playwright/test";
-import { ASK, expect, test, type Service } from "./service";
+import { ASK, expect, listed, test, type Service } from "./service";
 
 const LIVE = '[data-live="true"]';
 
@@ -98,6 +100,19 @@ test("calls are found, and one is cancelled", async ({ page, start }) => {
   await expect(list).toHaveCount(0);
 });
 
+test("somebody new is told what to do, and it works", async ({ page, start }) => {
+  const service = await start();
+  await page.goto(service.url);
+  const first = page.getByRole("region", { name: "Make a first call" });
+  await page.screenshot({ path: test.info().outputPath("first.png") });
+  const command = await first.getByText("toolgate call").textContent();
+  const PATH = `${dirname(process.env.TOOLGATE_BIN!)}:${process.env.PATH}`;
+  const said = execFileSync("bash", ["-c", command!], { env: { ...process.env, PATH }, encoding: "utf8" });
+  expect(said).toContain("hello");
+  await expect(listed(page, "Latest calls")).toHaveText([/bash.*completed.*echo hello/, "All calls"]);
+  await expect(first).toHaveCount(0);
+});
+
 test("the first page shows what waits, what runs and what failed", async ({ page, start }) => {
   const service = await start({ config: { permission: { bash: { "*": "allow", "git *": "ask" } } } });
   await service.bash("exit 7");
@@ -106,15 +121,15 @@ test("the first page shows what waits, what runs and what failed", async ({ page
   const call = service.bash("git push");
   await page.goto(service.url);
   const part = (name: RegExp) => page.getByRole("region", { name }).getByRole("listitem");
-  await expect(part(/^Waits for you/)).toHaveText([/bash.*git push/]);
-  await expect(part(/^Runs/)).toHaveText([/background.*running.*sleep 600/]);
+  await expect(part(/^Waiting for you/)).toHaveText([/bash.*git push/]);
+  await expect(part(/^Running/)).toHaveText([/background.*running.*sleep 600/]);
   await expect(part(/^Failed/)).toHaveText([/read.*tool error/, /bash.*exit 7/]);
   await page.screenshot({ path: test.info().outputPath("home.png") });
   const { prompts } = await service.permissions.listPrompts({ filter: { all: true } });
   const { promptId, inputDigest } = prompts[0]!;
   await service.permissions.replyPrompt({ reply: { promptId, inputDigest, decision: 3 } });
   expect((await call).ending.case).toBe("failed");
-  await expect(page.getByText("Nothing waits for you.")).toBeVisible();
+  await expect(page.getByText("Nothing is waiting for you.")).toBeVisible();
   await expect(part(/^Failed/)).toHaveCount(3);
   await page.getByRole("link", { name: "All failed calls" }).click();
   await expect(page.getByRole("listbox", { name: /Calls/ }).getByRole("option")).toHaveText([/rejected/, /tool error/]);

@@ -70,7 +70,7 @@ test("the token is asked for and kept for the tab", async ({ page, context, star
 test("what is wrong with the rules is said on every page", async ({ page, start }) => {
   const service = await start({ config: { permision: { bash: "ask" }, permission: { bahs: "ask" } } });
   await page.goto(`${service.url}console/#/timeline`);
-  const warnings = page.getByRole("group").filter({ hasText: "2 warnings about the rules" });
+  const warnings = page.getByRole("group").filter({ hasText: "2 warnings about the configuration" });
   await warnings.getByText("2 warnings").click();
   await expect(warnings.getByRole("listitem")).toContainText([/"bahs".*"bash"/, /"permision".*"permission"/]);
   await page.screenshot({ path: test.info().outputPath("warnings.png") });

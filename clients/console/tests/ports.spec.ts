@@ -24,7 +24,7 @@ test("a port that a call listens on is shown, opened and closed", async ({ page,
 
   // Somebody says no.
   await open.click();
-  await listening.getByRole("link", { name: "Prompt waits" }).click();
+  await listening.getByRole("link", { name: "Answer the prompt" }).click();
   await expect(page).toHaveURL(/#\/prompts\//);
   await page.getByRole("button", { name: /^Reject(?! with)/ }).click();
   await page.goto(`${service.url}console/#/calls/server`);
@@ -38,7 +38,7 @@ test("a port that a call listens on is shown, opened and closed", async ({ page,
 
   // Somebody allows it.
   await open.click();
-  await listening.getByRole("link", { name: "Prompt waits" }).click();
+  await listening.getByRole("link", { name: "Answer the prompt" }).click();
   await page.getByRole("button", { name: "Allow once" }).click();
   await page.goto(`${service.url}console/#/calls/server`);
   const link = listening.getByRole("link", { name: "Open in a new tab" });

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
 import { GrantReach, PromptDecision } from "../src/gen/toolgate/v1/prompt_pb";
-import { ASK, expect, test, type Service } from "./service";
+import { ASK, expect, listed, test, type Service } from "./service";
 
 const LIVE = '[data-live="true"]';
 
@@ -29,7 +29,7 @@ test("prompts are answered by keyboard alone", async ({ page, start }) => {
   await expect(page).toHaveTitle(/^\(2\) /);
 
   await page.keyboard.press("p");
-  const list = page.getByRole("listbox", { name: "Prompts that wait" });
+  const list = page.getByRole("listbox", { name: "Open prompts" });
   await expect(list).toBeFocused();
   await expect(page.getByRole("article")).toContainText("echo first");
   await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
@@ -51,7 +51,7 @@ test("prompts are answered by keyboard alone", async ({ page, start }) => {
   await expect(reject).toBeFocused();
   await page.keyboard.press("Enter");
   expect((await second).ending.case).toBe("failed");
-  await expect(page.getByText("No prompt waits for an answer.")).toBeVisible();
+  await expect(page.getByText("No prompts are open.")).toBeVisible();
 });
 
 test("a shell line is taken apart, each command with its verdict", async ({ page, start }) => {
@@ -68,7 +68,7 @@ test("a shell line is taken apart, each command with its verdict", async ({ page
   await expect(patterns.and(page.locator(":checked"))).toHaveCount(0);
   await expect(page.getByRole("button", { name: "Choose what to allow" })).toBeDisabled();
   await patterns.and(page.getByLabel("git push *", { exact: true })).check();
-  await page.getByLabel("How far").selectOption({ label: "in this session, until it is ended" });
+  await page.getByLabel("Scope").selectOption({ label: "in this session, until it is ended" });
   await page.getByLabel("Requests").fill("3");
   await page.getByRole("button", { name: "Allow 1 pattern always" }).click();
   const { callId } = await call;
@@ -118,11 +118,107 @@ test("a rejection says why", async ({ page, start }) => {
   expect(ending.case === "failed" && ending.value.error).toContain("Use make clean");
 });
 
+test("what somebody writes is there again after a lost connection, a login, and another prompt", async ({
+  page,
+  start,
+}) => {
+  const service = await start({ config: ASK });
+  const [callId, session] = ["kept", "one"];
+  const call = service.bash("echo kept", { callId, session }).catch(() => undefined);
+  await open(page, service);
+  await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
+  await page.keyboard.press("e");
+  await page.getByLabel("command").fill("echo edited");
+  await page.getByRole("button", { name: "Reject with a message" }).click();
+  const message = page.getByLabel(/^Tell the model why/);
+  await expect(message).toBeFocused();
+  await page.keyboard.type("Use make");
+  await service.kill();
+  await call;
+  await expect(page.getByText("Not connected.")).toBeVisible();
+  await page.keyboard.type(" clean");
+  // As if the token had run out meanwhile.
+  const headers = { "content-type": "application/grpc-web+proto", "grpc-status": "16", "grpc-message": "expired" };
+  await page.route(/WatchPrompts$/, (route) => route.fulfill({ status: 200, headers }));
+  await service.start();
+  await page.getByLabel("Token").fill("another");
+  await page.unroute(/WatchPrompts$/);
+  await page.keyboard.press("Enter");
+  await page.locator(LIVE).waitFor();
+  // The call waits again a moment after the start.
+  await expect.poll(async () => (await service.permissions.listPrompts({ callId })).prompts.length).toBe(1);
+  await expect(message).toBeFocused();
+  await expect(message).toHaveValue("Use make clean");
+
+  void service.bash("echo other", { session: "two" }).catch(() => undefined);
+  const list = page.getByRole("listbox", { name: "Open prompts" });
+  await list.getByRole("option", { name: /echo other/ }).click();
+  await expect(message).toHaveCount(0);
+  await page.keyboard.press("ArrowUp");
+  await expect(message).toHaveValue("Use make clean");
+  // Whoever moves through the list stays there.
+  await expect(list).toBeFocused();
+  await page.getByRole("button", { name: "Edit the input" }).click();
+  await expect(page.getByLabel("command")).toHaveValue("echo edited");
+  await page.getByRole("button", { name: "Reject with a message" }).click();
+  await page.getByRole("button", { name: "Reject with this message" }).click();
+  const ended = async () => (await service.tools.getCall({ callId })).call!.ending;
+  await expect.poll(async () => (await ended()).case).toBe("failed");
+  const { value } = await ended();
+  expect(value !== undefined && "error" in value && value.error).toContain("Use make clean");
+});
+
+test("keys that are meant for a message answer nothing when its prompt is gone", async ({ page, start }) => {
+  const service = await start({ config: ASK });
+  const first = service.bash("echo first", { session: "one", callId: "first" });
+  await open(page, service);
+  await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
+  void service.bash("echo second", { session: "two" }).catch(() => undefined);
+  await expect(page.getByRole("listbox", { name: "Open prompts" }).getByRole("option")).toHaveCount(2);
+  await page.keyboard.press("m");
+  await expect(page.getByLabel(/^Tell the model why/)).toBeFocused();
+  await page.keyboard.type("No");
+  const [{ promptId, inputDigest } = {}] = (await service.permissions.listPrompts({ callId: "first" })).prompts;
+  await service.permissions.replyPrompt({ reply: { promptId, inputDigest, decision: PromptDecision.ONCE } });
+  await first;
+  const gone = page.getByText("This prompt has been answered");
+  await expect(gone).toBeVisible();
+  await page.keyboard.type("n", { delay: 20 });
+  await expect(gone).toBeVisible();
+  await expect(page.getByRole("article")).toHaveCount(0);
+  // Whoever has stopped writing means the page.
+  await page.waitForTimeout(2_100);
+  await page.keyboard.press("n");
+  await expect(page.getByRole("article")).toContainText("echo second");
+});
+
+test("the buttons stand in one row where there is room, else the two most used ones above the others", async ({
+  page,
+  start,
+}) => {
+  const service = await start({ config: ASK });
+  void service.bash("echo hello").catch(() => undefined);
+  await open(page, service);
+  const buttons = page.getByRole("region", { name: "Answer" }).getByRole("button");
+  await expect(buttons).toHaveCount(5);
+  const tops = async (): Promise<number[]> => {
+    const boxes = await Promise.all((await buttons.all()).map((button) => button.boundingBox()));
+    return boxes.map((box) => Math.round(box!.y - boxes[0]!.y));
+  };
+  await page.setViewportSize({ width: 1100, height: 640 });
+  expect(await tops()).toEqual([0, 0, 0, 0, 0]);
+  await page.setViewportSize({ width: 900, height: 640 });
+  const [, second, third, ...others] = await tops();
+  expect(second).toBe(0);
+  expect(third).toBeGreaterThan(0);
+  expect(others).toEqual([third, third]);
+});
+
 test("another input runs instead", async ({ page, start }) => {
   const service = await start({ config: ASK });
   const call = service.bash('echo "from the model"');
   await open(page, service);
-  await expect(page.getByRole("button", { name: "Change the input" })).toBeEnabled();
+  await expect(page.getByRole("button", { name: "Edit the input" })).toBeEnabled();
   await page.keyboard.press("e");
   // The command is the text that it is, without escapes.
   const field = page.getByLabel("command");
@@ -221,14 +317,11 @@ test.describe("on a phone", () => {
     const call = service.bash(long);
     void service.bash("echo other", { session: "other" }).catch(() => undefined);
     await page.goto(service.url);
-    await page
-      .getByRole("region", { name: /^Waits for you/ })
-      .getByRole("link", { name: /echo line 0/ })
-      .tap();
-    const list = page.getByRole("listbox", { name: "Prompts that wait" });
+    await listed(page, "Waiting for you").filter({ hasText: "echo line 0" }).tap();
+    const list = page.getByRole("listbox", { name: "Open prompts" });
     await expect(list).toHaveCount(0);
     await expect(page.locator(".command")).toBeInViewport();
-    const buttons = ["Allow once", "Reject", "Allow always…", "Reject with a message…", "Change the input…"];
+    const buttons = ["Allow once", "Reject", "Allow always…", "Reject with a message…", "Edit the input…"];
     for (const name of buttons) {
       const button = page.getByRole("button", { name, exact: true });
       await expect(button).toBeInViewport({ ratio: 1 });

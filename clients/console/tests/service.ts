@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { test as base, type Route } from "@playwright/test";
+import { test as base, type Locator, type Page, type Route } from "@playwright/test";
 import { createClient, type Client } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PermissionService } from "../src/gen/toolgate/v1/permission_service_pb";
@@ -206,6 +206,11 @@ async function replaced(route: Route, folder: string): Promise<void> {
 }
 
 export { expect } from "@playwright/test";
+
+/** What is listed in a part of the first page, such as `Waiting for you`. */
+export function listed(page: Page, part: string): Locator {
+  return page.getByRole("region", { name: new RegExp(`^${part}`) }).getByRole("link");
+}
 
 /** Everything is asked for. */
 export const ASK = { permission: { bash: "ask", edit: "ask" } };

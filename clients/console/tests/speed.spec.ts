@@ -2,7 +2,7 @@
 // busy it is, is measured first and is not the line's.
 
 import type { Page } from "@playwright/test";
-import { ASK, expect, test } from "./service";
+import { ASK, expect, listed, test } from "./service";
 
 /** 400 kbit/s, in bytes a second, and the milliseconds until an answer begins. */
 const SPEED = 50_000;
@@ -12,7 +12,7 @@ const DELAY = 40;
 async function open(page: Page, url: string): Promise<number> {
   const began = Date.now();
   await page.goto(`${url}console/`, { waitUntil: "commit" });
-  await page.getByRole("heading", { name: /^Waits for you/ }).waitFor();
+  await page.getByRole("heading", { name: /^Waiting for you/ }).waitFor();
   return Date.now() - began;
 }
 
@@ -38,9 +38,8 @@ for (const encoding of ["gzip", "br"] as const) {
     await other.close();
     const sent = await slow(page, encoding);
     const isThere = async (): Promise<void> => {
-      const waits = page.getByRole("region", { name: /^Waits for you/ });
-      await waits.getByRole("link", { name: /echo hello/ }).waitFor();
-      await page.getByText("Nothing runs.").waitFor();
+      await listed(page, "Waiting for you").filter({ hasText: "echo hello" }).waitFor();
+      await page.getByText("Nothing is running.").waitFor();
     };
     const rest = page.waitForResponse(/parts\.js/);
     const drawn = await open(page, service.url);

@@ -1,9 +1,10 @@
 // The buttons that answer a request for a permission.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { useDraft } from "../drafts";
 import { answer, open, type Answer } from "../prompts";
 import { shortcuts } from "../shortcuts";
 import { count, visible } from "../text";
@@ -23,7 +24,8 @@ type Form = "none" | "always" | "message" | "instead";
 
 /** Shows the ways to answer, and sends the answer. */
 export function Answers({ prompt, request }: { prompt: Prompt; request: PermissionRequest }): JSX.Element {
-  const [form, setForm] = useState<Form>("none");
+  const [form, setForm] = useDraft<Form>(prompt.promptId, "form", () => "none");
+  const isKept = useRef(form !== "none");
   const [wrong, setWrong] = useState("");
   const [busy, setBusy] = useState(true);
   useEffect(() => {
@@ -35,7 +37,10 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
     setWrong((await answer(prompt, given)) ?? "");
     setBusy(false);
   };
-  const toggle = (name: Form): void => setForm((before) => (before === name ? "none" : name));
+  const toggle = (name: Form): void => {
+    isKept.current = false;
+    setForm(form === name ? "none" : name);
+  };
   const act: Record<string, () => void> = {
     o: () => void send({ decision: PromptDecision.ONCE }),
     a: () => toggle("always"),
@@ -60,11 +65,12 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
     "aria-controls": `form-${name}`,
     onClick: () => toggle(name),
   });
+  const given: FormProps = { promptId: prompt.promptId, busy, send, isKept: isKept.current };
   return (
     <>
-      {form === "always" && <Always request={request} busy={busy} send={send} />}
-      {form === "message" && <Message busy={busy} send={send} />}
-      {form === "instead" && <Instead input={prompt.inputJson} busy={busy} send={send} />}
+      {form === "always" && <Always request={request} {...given} />}
+      {form === "message" && <Message {...given} />}
+      {form === "instead" && <Instead input={prompt.inputJson} {...given} />}
       {isOneOfSeveral(prompt) && (
         <p class="dim">Rejecting also rejects the other permission prompts that wait in this session.</p>
       )}
@@ -89,7 +95,7 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
           </button>
           {prompt.editable && (
             <button type="button" aria-keyshortcuts="e" disabled={busy} {...opens("instead")}>
-              Change the input… <kbd>e</kbd>
+              Edit the input… <kbd>e</kbd>
             </button>
           )}
         </div>
@@ -100,17 +106,26 @@ export function Answers({ prompt, request }: { prompt: Prompt; request: Permissi
 
 /** What every form of an answer gets. */
 export interface FormProps {
+  promptId: string;
   busy: boolean;
   send: (given: Answer) => Promise<void>;
+  /** Whether it was opened before the prompt was away, and is shown again. */
+  isKept: boolean;
 }
 
-/** Puts the focus into a form when it opens, and the form into view: what is always in view may lie over it. */
-export function useFocus<E extends HTMLElement>(isWanted = true): preact.RefObject<E | null> {
+/**
+ * Puts the focus into a form when it opens, and the form into view: what is always in view may lie over it. One that is shown
+ * again takes the focus from nothing, such as the list.
+ */
+export function useFocus<E extends HTMLElement>(isKept: boolean, isWanted = true): preact.RefObject<E | null> {
   const element = useRef<E>(null);
-  useEffect(() => {
-    if (!isWanted) return;
-    element.current?.focus({ preventScroll: true });
-    element.current?.closest("form")?.scrollIntoView({ block: "nearest" });
+  // Before it is drawn: the next key is for the form.
+  useLayoutEffect(() => {
+    const field = element.current;
+    if (!isWanted || field === null || (isKept && document.activeElement !== document.body)) return;
+    field.focus({ preventScroll: true });
+    if (field instanceof HTMLTextAreaElement) field.setSelectionRange(field.value.length, field.value.length);
+    field.closest("form")?.scrollIntoView({ block: "nearest" });
   }, []);
   return element;
 }
@@ -121,12 +136,12 @@ const REACHES: [GrantReach, string][] = [
   [GrantReach.WORKSPACE, "in this workspace, for good"],
 ];
 
-function Always({ request, busy, send }: FormProps & { request: PermissionRequest }): JSX.Element {
+function Always({ request, busy, send, isKept }: FormProps & { request: PermissionRequest }): JSX.Element {
   const [reach, setReach] = useState(GrantReach.RUN);
   const [minutes, setMinutes] = useState("");
   const [uses, setUses] = useState("");
   const [patterns, setPatterns] = useState<ReadonlySet<string>>(new Set());
-  const first = useFocus<HTMLInputElement>();
+  const first = useFocus<HTMLInputElement>(isKept);
   const toggle = (pattern: string, on: boolean): void => {
     const next = new Set(patterns);
     if (on) next.add(pattern);
@@ -147,7 +162,7 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
     <form id="form-always" class="form" onSubmit={submit}>
       <h3>Allow always</h3>
       {request.always.length === 0 ? (
-        <p>Nothing of this can be allowed for later: the answer is for this call only.</p>
+        <p>None of this can be allowed for later calls. Your answer is for this call only.</p>
       ) : (
         <fieldset>
           <legend>
@@ -169,7 +184,7 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
       )}
       <div class="fields">
         <label>
-          How far
+          Scope
           <select value={reach} onChange={(event) => setReach(Number(event.currentTarget.value))}>
             {REACHES.map(([value, text]) => (
               <option key={value} value={value}>
@@ -179,9 +194,10 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
           </select>
         </label>
         <label>
-          Minutes <span class="dim">(empty: no limit)</span>
+          Minutes
           <input
             type="number"
+            placeholder="no limit"
             min="1"
             max="5256000"
             value={minutes}
@@ -189,9 +205,10 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
           />
         </label>
         <label>
-          Requests <span class="dim">(empty: no limit)</span>
+          Requests
           <input
             type="number"
+            placeholder="no limit"
             min="1"
             max="1000000"
             value={uses}
@@ -210,9 +227,9 @@ function Always({ request, busy, send }: FormProps & { request: PermissionReques
   );
 }
 
-function Message({ busy, send }: FormProps): JSX.Element {
-  const [text, setText] = useState("");
-  const first = useFocus<HTMLTextAreaElement>();
+function Message({ promptId, busy, send, isKept }: FormProps): JSX.Element {
+  const [text, setText] = useDraft(promptId, "message", () => "");
+  const first = useFocus<HTMLTextAreaElement>(isKept);
   const submit = (event: Event): void => {
     event.preventDefault();
     void send({ decision: PromptDecision.REJECT, message: text });

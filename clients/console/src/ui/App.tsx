@@ -13,7 +13,7 @@ import { waiting } from "../prompts";
 import { address, go, place, VIEWS, type View } from "../route";
 import { server } from "../sessions";
 import { shortcuts } from "../shortcuts";
-import { short, visible } from "../text";
+import { count, short, visible } from "../text";
 import { Home } from "./Home";
 import { NameDialog, Settings } from "./Settings";
 
@@ -187,7 +187,7 @@ function Offline(): JSX.Element | null {
   return (
     <section class="offline" aria-label="Connection">
       <p>
-        <b>Not connected.</b> {visible(why)} What you see may be old.{" "}
+        <b>Not connected.</b> {visible(why)} What you see may be out of date.{" "}
         <span aria-live="off">{seconds > 0 ? `Trying again in ${seconds} s.` : "Trying again…"}</span>
       </p>
       <button type="button" onClick={retryNow}>
@@ -210,9 +210,7 @@ function Warnings(): JSX.Element | null {
   if (rows.length === 0) return null;
   return (
     <details class="warnings" open={rows.some((row) => row.bad)}>
-      <summary>
-        {rows.length === 1 ? "1 warning" : `${rows.length} warnings`} about the rules and the configuration
-      </summary>
+      <summary>{count(rows.length, "warning")} about the configuration</summary>
       <ul>
         {rows.map(({ where, text, bad }) => (
           <li key={`${where} ${text}`} class={bad ? "bad" : ""}>
@@ -239,7 +237,7 @@ function Login({ why }: { why: string }): JSX.Element {
     <main class="login" aria-labelledby="login-title">
       <form onSubmit={submit}>
         <h1 id="login-title">Toolgate</h1>
-        <p>This service wants to know who calls.</p>
+        <p>Log in with your token to use this service.</p>
         {why !== "" && (
           <p class="bad" role="alert">
             {visible(why)}

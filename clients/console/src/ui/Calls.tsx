@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import type { Signal } from "@preact/signals";
 import { hasEnded, loaded, rows, version, type Row } from "../calls";
 import { now } from "../clock";
 import { agent, narrows, showAll, since, state, tool, until, words } from "../filters";
@@ -95,51 +96,40 @@ function MoreFields(): JSX.Element {
   const agents = [...new Set(server.value?.workspaces.flatMap((one) => one.agents.map(({ name }) => name)))].sort();
   return (
     <div id="more-filters" class="fields">
-      <label>
-        Tool
-        <input
-          type="text"
-          list="tool-names"
-          value={tool.value}
-          onChange={(event) => (tool.value = event.currentTarget.value)}
-        />
-        <datalist id="tool-names">
-          {toolNames.map((name) => (
-            <option key={name} value={name} />
-          ))}
-        </datalist>
-      </label>
-      <label>
-        Agent
-        <input
-          type="text"
-          list="agent-names"
-          value={agent.value}
-          onChange={(event) => (agent.value = event.currentTarget.value)}
-        />
-        <datalist id="agent-names">
-          {agents.map((name) => (
-            <option key={name} value={name} />
-          ))}
-        </datalist>
-      </label>
-      <label>
-        From
-        <input
-          type="datetime-local"
-          value={since.value}
-          onChange={(event) => (since.value = event.currentTarget.value)}
-        />
-      </label>
-      <label>
-        Until
-        <input
-          type="datetime-local"
-          value={until.value}
-          onChange={(event) => (until.value = event.currentTarget.value)}
-        />
-      </label>
+      <Field label="Tool" of={tool} names={toolNames} />
+      <Field label="Agent" of={agent} names={agents} />
+      <Field label="From" of={since} />
+      <Field label="Until" of={until} />
     </div>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  of: Signal<string>;
+  /** The names to choose from; none for a time. */
+  names?: readonly string[];
+}
+
+function Field({ label, of, names }: FieldProps): JSX.Element {
+  const list = `${label.toLowerCase()}-names`;
+  return (
+    <label>
+      {label}
+      <input
+        type={names === undefined ? "datetime-local" : "text"}
+        list={names === undefined ? undefined : list}
+        value={of.value}
+        onChange={(event) => (of.value = event.currentTarget.value)}
+      />
+      {names !== undefined && (
+        <datalist id={list}>
+          {names.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+      )}
+    </label>
   );
 }
 
@@ -199,7 +189,7 @@ function CallList({ chosen }: { chosen: string }): JSX.Element {
             ? "Loading…"
             : rows().length === 0
               ? "There are no calls yet."
-              : "No call is like that."}
+              : "No calls match."}
         </p>
       }
     />

@@ -101,7 +101,7 @@ function Outcome({ call }: { call: Call }): JSX.Element | null {
   const prompt = asking.value.get(callId);
   return (
     <p class={state === "failed" ? "bad box" : "dim"} role="status">
-      {state === "runs" && (prompt === undefined ? "Reverting… " : "Reverting waits for an answer: ")}
+      {state === "runs" && (prompt === undefined ? "Reverting… " : "Reverting needs your answer: ")}
       {state === "done" && "The changes of this call are taken back: "}
       {state === "failed" && `Not reverted: ${short(wrong, 1_000)} `}
       {prompt === undefined ? (

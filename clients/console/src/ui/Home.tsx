@@ -1,4 +1,4 @@
-// The first page: what waits for the person, what runs, and what failed.
+// The first page: what waits for the person, what runs, and what failed. Where nothing does, the latest calls or what to do first.
 
 import type { ComponentChildren, JSX } from "preact";
 import { at } from "../api";
@@ -11,6 +11,7 @@ import { address } from "../route";
 import { duration, moment, short } from "../text";
 import { CallState } from "../gen/toolgate/v1/call_pb";
 import type { Prompt } from "../gen/toolgate/v1/prompt_pb";
+import { First } from "./First";
 import { State } from "./State";
 import { titled } from "./titled";
 import { Where } from "./Where";
@@ -28,21 +29,23 @@ export function Home(): JSX.Element {
   const running = calls.filter((row) => !hasEnded(row.state) && row.state !== CallState.WAITING);
   const failed = calls.filter((row) => row.state === CallState.FAILED || row.outcome !== "");
   const isKnown = loaded.value && connection.value.live;
+  const isQuiet = isKnown && [prompts, running, failed].every((list) => list.length === 0);
   return (
     <div class="home fill scroll" tabIndex={0} role="region" aria-label="Now">
+      {isQuiet && rows().length === 0 && <First />}
       <Part
         name="waits"
-        title="Waits for you"
+        title="Waiting for you"
         items={prompts}
-        none={isKnown ? "Nothing waits for you." : "Loading…"}
+        none={isKnown ? "Nothing is waiting for you." : "Loading…"}
         rest={<a href={address("prompts")}>All prompts</a>}
         render={(prompt) => <Waiting key={prompt.promptId} prompt={prompt} />}
       />
       <Part
         name="runs"
-        title="Runs"
+        title="Running"
         items={running}
-        none={isKnown ? "Nothing runs." : "Loading…"}
+        none={isKnown ? "Nothing is running." : "Loading…"}
         rest={<ToCalls states="open">All calls that have not ended</ToCalls>}
         render={(row) => <CallEntry key={row.id} row={row} time={duration(now.value - row.created)} />}
       />
@@ -52,8 +55,19 @@ export function Home(): JSX.Element {
         items={failed}
         none={isKnown ? "No call has failed." : "Loading…"}
         rest={<ToCalls states="failed">All failed calls</ToCalls>}
-        render={(row) => <CallEntry key={row.id} row={row} time={moment(row.ended ?? row.created)} />}
+        render={endedEntry}
       />
+      {isQuiet && calls.length > 0 && (
+        <Part
+          name="latest"
+          title="Latest calls"
+          items={calls}
+          counts={false}
+          none=""
+          rest={<a href={address("calls")}>All calls</a>}
+          render={endedEntry}
+        />
+      )}
     </div>
   );
 }
@@ -62,6 +76,8 @@ interface PartProps<T> {
   name: string;
   title: string;
   items: readonly T[];
+  /** Whether it is said how many there are. */
+  counts?: boolean;
   /** What is said if there are no items. */
   none: string;
   /** Leads to all of them. */
@@ -69,11 +85,11 @@ interface PartProps<T> {
   render: (item: T) => ComponentChildren;
 }
 
-function Part<T>({ name, title, items, none, rest, render }: PartProps<T>): JSX.Element {
+function Part<T>({ name, title, items, counts = true, none, rest, render }: PartProps<T>): JSX.Element {
   return (
     <section class={`part ${name}`} aria-labelledby={`${name}-title`}>
       <h2 id={`${name}-title`}>
-        {title} {items.length > 0 && <span class="dim">{items.length.toLocaleString()}</span>}
+        {title} {counts && items.length > 0 && <span class="dim">{items.length.toLocaleString()}</span>}
       </h2>
       {items.length === 0 ? <p class="dim">{none}</p> : <ul>{items.slice(0, MOST).map(render)}</ul>}
       {items.length > 0 && <p class="rest">{rest}</p>}
@@ -94,6 +110,10 @@ function Waiting({ prompt }: { prompt: Prompt }): JSX.Element {
       </a>
     </li>
   );
+}
+
+function endedEntry(row: Row): JSX.Element {
+  return <CallEntry key={row.id} row={row} time={moment(row.ended ?? row.created)} />;
 }
 
 function CallEntry({ row, time }: { row: Row; time: string }): JSX.Element {

@@ -1,17 +1,17 @@
 // The form for another input: each field as the text that it is, so that a command is edited as a command.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useDraft } from "../drafts";
 import { fieldsOf, inputOf, syntax, type Field } from "../input";
 import { PromptDecision } from "../gen/toolgate/v1/prompt_pb";
 import { pretty, visible } from "../text";
 import { useFocus, type FormProps } from "./Answers";
 
 /** Shows it. */
-export function Instead({ input, busy, send }: FormProps & { input: string }): JSX.Element {
-  const [fields, setFields] = useState(() => fieldsOf(input));
+export function Instead({ promptId, input, busy, send, isKept }: FormProps & { input: string }): JSX.Element {
+  const [fields, setFields] = useDraft(promptId, "fields", () => fieldsOf(input));
   // The whole as JSON; none while it is edited by fields.
-  const [json, setJson] = useState<string | undefined>(() => (fields.length === 0 ? pretty(input) : undefined));
+  const [json, setJson] = useDraft(promptId, "json", () => (fields.length === 0 ? pretty(input) : undefined));
   const text = json ?? inputOf(fields);
   const problem = syntax(text);
   const submit = (event: Event): void => {
@@ -22,13 +22,19 @@ export function Instead({ input, busy, send }: FormProps & { input: string }): J
     setFields(fields.map((field) => (field.name === name ? { ...field, text: to } : field)));
   return (
     <form id="form-instead" class="form" onSubmit={submit}>
-      <h3>Run this in the place of the model's input</h3>
+      <h3>Run this instead of the model's input</h3>
       {json === undefined ? (
         fields.map((field, index) => (
-          <FieldArea key={field.name} field={field} isFirst={index === 0} onChange={(to) => change(field.name, to)} />
+          <FieldArea
+            key={field.name}
+            field={field}
+            isFirst={index === 0}
+            isKept={isKept}
+            onChange={(to) => change(field.name, to)}
+          />
         ))
       ) : (
-        <JsonArea text={json} onChange={setJson} />
+        <JsonArea text={json} isKept={isKept} onChange={setJson} />
       )}
       <p id="instead-problem" class="bad">
         {problem}
@@ -54,18 +60,23 @@ export function Instead({ input, busy, send }: FormProps & { input: string }): J
   );
 }
 
+/** Columns of a line, for browsers that do not make a field as high as its text. */
+const COLUMNS = 80;
+
 function rowsOf(text: string): number {
-  return Math.min(20, Math.max(1, text.split("\n").length));
+  const rows = text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / COLUMNS)), 0);
+  return Math.min(20, rows);
 }
 
 interface FieldProps {
   field: Field;
   isFirst: boolean;
+  isKept: boolean;
   onChange: (text: string) => void;
 }
 
-function FieldArea({ field, isFirst, onChange }: FieldProps): JSX.Element {
-  const first = useFocus<HTMLTextAreaElement>(isFirst);
+function FieldArea({ field, isFirst, isKept, onChange }: FieldProps): JSX.Element {
+  const first = useFocus<HTMLTextAreaElement>(isKept, isFirst);
   return (
     <label>
       {field.name} {!field.isText && <span class="dim">(JSON)</span>}
@@ -87,8 +98,14 @@ function FieldArea({ field, isFirst, onChange }: FieldProps): JSX.Element {
   );
 }
 
-function JsonArea({ text, onChange }: { text: string; onChange: (text: string) => void }): JSX.Element {
-  const first = useFocus<HTMLTextAreaElement>();
+interface JsonProps {
+  text: string;
+  isKept: boolean;
+  onChange: (text: string) => void;
+}
+
+function JsonArea({ text, isKept, onChange }: JsonProps): JSX.Element {
+  const first = useFocus<HTMLTextAreaElement>(isKept);
   return (
     <label>
       The whole input as JSON

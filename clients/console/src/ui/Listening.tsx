@@ -72,7 +72,7 @@ function Way({ port, opened }: { port: number; opened: OpenedPort }): JSX.Elemen
       ) : prompt === undefined ? (
         <span class="dim">Opening…</span>
       ) : (
-        <a href={address("prompts", prompt.promptId)}>Prompt waits</a>
+        <a href={address("prompts", prompt.promptId)}>Answer the prompt</a>
       )}
       <button
         type="button"

@@ -37,7 +37,7 @@ export function Prompts(): JSX.Element {
   }, [chosen, all.length, isNarrow.value]);
   return (
     <div class={`split ${chosen === "" ? "" : "one"}`}>
-      <section class="side" aria-label="Prompts that wait">
+      <section class="side" aria-label="Open prompts">
         <ListBox
           items={all}
           id={(one) => one.promptId}
@@ -45,10 +45,10 @@ export function Prompts(): JSX.Element {
           onChoose={(id) => go("prompts", id, chosen === "" ? "push" : "replace")}
           onOpen={() => document.querySelector<HTMLElement>(".prompt button")?.focus()}
           height={58}
-          label="Prompts that wait"
+          label="Open prompts"
           name="prompts"
           render={(one) => <PromptItem prompt={one} />}
-          empty={<p>No prompt waits for an answer.</p>}
+          empty={<p>No prompts are open.</p>}
         />
       </section>
       <section class="main" aria-label="Prompt">
@@ -59,7 +59,7 @@ export function Prompts(): JSX.Element {
           <Gone next={all[0]?.promptId} />
         ) : (
           <div class="blank">
-            <p>When a tool needs an answer, it is asked for here.</p>
+            <p>When a tool needs your answer, its prompt appears here.</p>
           </div>
         )}
       </section>
@@ -73,7 +73,7 @@ function Gone({ next }: { next: string | undefined }): JSX.Element {
   useEffect(() => takeFocus(box.current), []);
   return (
     <div class="blank" ref={box} tabIndex={-1}>
-      <p>This prompt has been answered, or waits no more.</p>
+      <p>This prompt has been answered or is no longer open.</p>
       {next !== undefined && (
         <p>
           <a class="button" href={address("prompts", next)} data-next>
@@ -107,7 +107,7 @@ function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {
 
 /** What is asked for, where the name of the tool does not say that. */
 function kind({ request, tool }: Prompt): string {
-  if (request.case === "questions") return "question";
+  if (request.case === "questions") return tool === "question" ? "" : "question";
   const permission = request.value?.permission ?? "";
   return permission === tool ? "" : short(permission, 40);
 }
@@ -245,7 +245,7 @@ function Permission({ request }: { request: PermissionRequest }): JSX.Element {
       )}
       {patterns.length > 0 && (
         <section>
-          <h3>It is about</h3>
+          <h3>Applies to</h3>
           <ul class="patterns">
             {patterns.map((pattern) => (
               <li key={pattern}>
@@ -299,7 +299,7 @@ function Value({ value }: { value: unknown }): JSX.Element {
 function Parts({ parts }: { parts: PermissionPart[] }): JSX.Element {
   return (
     <table class="parts">
-      <caption>Commands in this line, each with the verdict on it</caption>
+      <caption>Commands in this line, each with its verdict</caption>
       <thead>
         <tr>
           <th scope="col">Verdict</th>

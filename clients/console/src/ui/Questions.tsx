@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { useDraft } from "../drafts";
 import { answer, type Answer } from "../prompts";
 import { visible } from "../text";
 import { PromptDecision, type Prompt, type Question, type QuestionRequest } from "../gen/toolgate/v1/prompt_pb";
@@ -13,7 +14,9 @@ interface Given {
 
 /** Shows the questions of a prompt, and sends the answers. */
 export function Questions({ prompt, request }: { prompt: Prompt; request: QuestionRequest }): JSX.Element {
-  const [given, setGiven] = useState<readonly Given[]>(() => request.questions.map(() => ({ labels: [], own: "" })));
+  const [given, setGiven] = useDraft<readonly Given[]>(prompt.promptId, "answers", () =>
+    request.questions.map(() => ({ labels: [], own: "" })),
+  );
   const [busy, setBusy] = useState(false);
   const [wrong, setWrong] = useState("");
   const send = async (reply: Answer): Promise<void> => {

@@ -1,9 +1,8 @@
 // What came of a call: what the model reads, attachments, metadata.
 
 import type { ComponentChildren, JSX } from "preact";
-import { copy } from "../browser";
+import { toClipboard } from "../browser";
 import { changedBy } from "../did";
-import { announce } from "../notices";
 import { bare, bytes, count, visible } from "../text";
 import type { Attachment, Call } from "../gen/toolgate/v1/call_pb";
 import { Diff } from "./Diff";
@@ -35,18 +34,12 @@ export function Result({ call }: { call: Call }): JSX.Element {
   // What the head of the call shows of its files is not shown again.
   const isDiff = typeof diff === "string" && diff !== "" && changedBy(call).every((file) => file.diff === "");
   const text = call.ending.case === "completed" ? call.ending.value.output : (call.ending.value?.error ?? "");
-  const toClipboard = (): void => {
-    copy(bare(text)).then(
-      () => announce("Copied, without colours."),
-      (error: unknown) => announce(`This could not be copied: ${String(error)}`),
-    );
-  };
   return (
     <div class="fill scroll" role="region" aria-label="Result" tabIndex={0}>
       {isDiff && <Diff text={diff} />}
       <Part title="What the model reads">
         <p class="buttons">
-          <button type="button" class="small" onClick={toClipboard}>
+          <button type="button" class="small" onClick={() => toClipboard(bare(text), "Copied, without colours.")}>
             Copy
           </button>
         </p>

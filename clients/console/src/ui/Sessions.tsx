@@ -149,7 +149,7 @@ function SessionPanel({ id }: { id: string }): JSX.Element {
       )}
       {prompts.length > 0 && (
         <section>
-          <h3>Prompts that wait</h3>
+          <h3>Open prompts</h3>
           <ul>
             {prompts.map((prompt) => (
               <li key={prompt.promptId}>

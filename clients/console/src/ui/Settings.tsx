@@ -10,18 +10,18 @@ import { enabled, setEnabled } from "../shortcuts";
 import { visible } from "../text";
 
 const HELP: [string, string][] = [
-  ["h, c, p, t, s", "go to the first page, the calls, prompts, timeline, sessions"],
+  ["h, c, p, t, s", "go to Home, Calls, Prompts, Timeline, Sessions"],
   ["l", "go to the list"],
   ["↑ ↓ Home End Page Up Page Down", "choose in a list; Enter opens"],
   ["o", "prompt: allow once"],
-  ["a", "prompt: allow always, with a choice of patterns and how far"],
+  ["a", "prompt: allow always, for patterns and a scope to choose"],
   ["r", "prompt: reject"],
   ["m", "prompt: reject with a message"],
-  ["e", "prompt: change the input, where that is possible"],
+  ["e", "prompt: edit the input, where that is possible"],
   ["n", "after an answer: the next prompt"],
   ["f", "output: follow, or stop following"],
   ["/", "search the output, or find calls"],
-  ["?", "this page"],
+  ["?", "settings and this help"],
 ];
 
 /** Shows the settings and the help. */
@@ -49,7 +49,7 @@ export function Settings({ onClose }: { onClose: () => void }): JSX.Element {
           disabled={!isPossible}
           onChange={(event) => void notify(event.currentTarget.checked)}
         />
-        Notify me on this device when a prompt waits and I look elsewhere
+        Notify me on this device of prompts while another window has the focus
       </label>
       {!isPossible && <p class="dim">Browsers allow notifications only over HTTPS or on the machine of the service.</p>}
       {wrong !== "" && (
@@ -59,7 +59,7 @@ export function Settings({ onClose }: { onClose: () => void }): JSX.Element {
       )}
       <label class="check">
         <input type="checkbox" checked={enabled.value} onChange={(event) => setEnabled(event.currentTarget.checked)} />
-        Single keys do something
+        Use single-key shortcuts
       </label>
       <table class="keys">
         <caption class="sr">Keys</caption>

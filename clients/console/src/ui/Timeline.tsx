@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { hasEnded, lookUpSpans, type Row, type Span } from "../calls";
 import { now } from "../clock";
-import { go, place } from "../route";
+import { go, isNarrow, place } from "../route";
 import { filtered } from "../search";
 import { count, duration, moment, short } from "../text";
 import { CallState } from "../gen/toolgate/v1/call_pb";
@@ -164,12 +164,12 @@ function Bar({ row, frame }: { row: Row; frame: Frame }): JSX.Element {
   );
 }
 
-/** A step between the marks of the axis, so that there are some five to ten. */
+/** A step between the marks of the axis, so that there are some five to ten, or two to three where it is narrow. */
 function step(range: number): number {
   const steps = [5_000, 10_000, 30_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE].concat(
     [1, 3, 6, 12, 24].map((hours) => hours * 60 * MINUTE),
   );
-  return steps.find((one) => range / one <= 8) ?? steps.at(-1)!;
+  return steps.find((one) => range / one <= (isNarrow.value ? 3 : 8)) ?? steps.at(-1)!;
 }
 
 function Axis({ frame }: { frame: Frame }): JSX.Element {
