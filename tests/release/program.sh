@@ -149,9 +149,9 @@ from_npm() {
         works "$name" "$fresh/node_modules/toolgate/bin/toolgate.js" && is_ended_by_a_signal "$name" "$fresh" || return 1
     done
     # Without the package that fits, for instance on another system.
-    rm -r "$fresh"/node_modules/toolgate-linux-*
+    rm -r "$fresh"/node_modules/@toolgate
     said="$(node "$fresh/node_modules/toolgate/bin/toolgate.js" --version 2>&1)"
-    [[ $? == 127 && "$said" == *"there is no package toolgate-linux-"* ]] || { fail "without its program it said: $said"; return 1; }
+    [[ $? == 127 && "$said" == *"there is no package @toolgate/linux-"* ]] || { fail "without its program it said: $said"; return 1; }
     [[ -n "${TOOLGATE_QUICK:-}" ]] && return 0
     npm_programs && quietly "$work/npm/node_modules/.bin/publint" run --strict "$library" &&
         quietly "$work/npm/node_modules/.bin/publint" run --strict "$carrier"

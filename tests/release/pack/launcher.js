@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { constants } from "node:os";
 import process from "node:process";
 
-const carrier = `toolgate-${process.platform}-${process.arch}`;
+const carrier = `@toolgate/${process.platform}-${process.arch}`;
 
 function find() {
   try {

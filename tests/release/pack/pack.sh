@@ -6,7 +6,8 @@
 #   toolgate_VERSION_CPU.deb             the same for Debian and Ubuntu
 #   toolgate-VERSION-py3-none-….whl      the library for Python with the program beside it, for PyPI; and without it, as
 #                                        a wheel for other machines and as an sdist
-#   toolgate-linux-CPU-VERSION.tgz       the program for npm, and toolgate-VERSION.tgz: the library, which installs it
+#   toolgate-linux-CPU-VERSION.tgz       the program for npm, @toolgate/linux-CPU, and toolgate-VERSION.tgz: the library,
+#                                        which installs it
 #   SHA256SUMS
 #
 # What is for the version in Cargo.toml is put into FOLDER, which must be empty or new. For which machine a program is, and
