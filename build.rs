@@ -6,13 +6,14 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/error_reason.proto",
     "toolgate/v1/file_service.proto",
     "toolgate/v1/host_service.proto",
     "toolgate/v1/info_service.proto",
+    "toolgate/v1/mcp_service.proto",
     "toolgate/v1/options.proto",
     "toolgate/v1/output_service.proto",
     "toolgate/v1/permission_service.proto",
@@ -63,6 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.HostOutput")
         .bytes(".toolgate.v1.ConnectPortRequest")
         .bytes(".toolgate.v1.ConnectPortResponse")
+        .bytes(".toolgate.v1.McpResourceContents")
+        .bytes(".toolgate.v1.McpMedia")
         .bytes(".toolgate.cluster.v1.AppendOutputRequest")
         .bytes(".toolgate.cluster.v1.ReadOutputResponse")
         .emit_rerun_if_changed(false)

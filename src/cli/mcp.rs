@@ -3,12 +3,13 @@
 //! It hands the messages on to `/mcp` of the server that is named, or of a service that it starts for itself, so that
 //! both ways of MCP are one.
 //!
-//! `login.rs` is about the servers of tools that the service itself uses.
+//! `login.rs` and `offers.rs` are about the servers of tools that the service itself uses.
 //!
 //! *Invariant:* nothing but messages of MCP goes to standard output. With the end of standard input, or a signal, the
 //! session ends, and with it its calls and a service that was started for it.
 
 mod login;
+mod offers;
 
 use std::collections::HashSet;
 use std::path::Path;

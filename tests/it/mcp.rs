@@ -10,6 +10,7 @@ mod itself;
 mod life;
 mod login;
 mod odd;
+mod offers;
 mod real;
 mod remote;
 mod resources;

@@ -1,4 +1,5 @@
-//! What is done by a call that an RPC makes and waits for: changes of files, and the opening of ports.
+//! What is done by a call that an RPC makes and waits for: changes of files, the opening of ports, and readings of what MCP servers
+//! have.
 //!
 //! *Invariant:* every such call has an id before it is sent, so that sending it again after a lost connection does nothing twice.
 
@@ -6,7 +7,8 @@ use std::time::Duration;
 
 use toolgate_contract::{
     CallContext, CallStart, CreateFolderRequest, CreateFolderResponse, DeleteFileRequest, DeleteFileResponse,
-    MoveFileRequest, MoveFileResponse, Unattended, WriteFileRequest, WriteFileResponse,
+    GetMcpPromptRequest, GetMcpPromptResponse, MoveFileRequest, MoveFileResponse, ReadMcpResourceRequest,
+    ReadMcpResourceResponse, Unattended, WriteFileRequest, WriteFileResponse,
 };
 
 use crate::client::{Client, new_id};
@@ -36,6 +38,12 @@ impl<R> CallRequest<R> {
     }
 
     context_setters!(context);
+
+    /// Says all of that at once.
+    pub fn context(mut self, context: CallContext) -> Self {
+        self.context = context;
+        self
+    }
 
     /// Chooses the call's id: 1 to 128 letters, digits and `-_.:`. The same id with the same request attaches to the call that
     /// is there, so a program that keeps the id can be started again.
@@ -90,6 +98,8 @@ runs! {
     file_service.create_folder: CreateFolderRequest => CreateFolderResponse;
     file_service.move_file: MoveFileRequest => MoveFileResponse;
     file_service.delete_file: DeleteFileRequest => DeleteFileResponse;
+    mcp_service.read_mcp_resource: ReadMcpResourceRequest => ReadMcpResourceResponse;
+    mcp_service.get_mcp_prompt: GetMcpPromptRequest => GetMcpPromptResponse;
 }
 
 impl CallRequest<MoveFileRequest> {

@@ -19,6 +19,7 @@ use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::file_service_client::FileServiceClient;
 use toolgate_contract::host_service_client::HostServiceClient;
 use toolgate_contract::info_service_client::InfoServiceClient;
+use toolgate_contract::mcp_service_client::McpServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::permission_service_client::PermissionServiceClient;
 use toolgate_contract::port_service_client::PortServiceClient;
@@ -190,6 +191,8 @@ impl Client {
         file_service: FileServiceClient;
         /// Returns the generated client for what programs listen on.
         port_service: PortServiceClient;
+        /// Returns the generated client for resources and prompts of MCP servers.
+        mcp_service: McpServiceClient;
     }
 
     /// Returns the version, limits and workspaces of the service.

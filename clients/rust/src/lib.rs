@@ -22,7 +22,7 @@
 //! Files in reading order: `target` and `credentials` (where the service is, and who calls), `client` (the connection), `retry` and
 //! `error`, `context`, `request`, `follow`, `execution`, `result` and `forms` (calls), `channel`, `prompt`, `decision` and `approve` (prompts), `tool`,
 //! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `evaluate`, `terminal`, `call_request`,
-//! `files`, `file_reader`, `file_watcher`, `archive` and `upload` (files), `ports`, `workspaces`, `listing` and `events`.
+//! `files`, `file_reader`, `file_watcher`, `archive` and `upload` (files), `ports`, `mcp`, `workspaces`, `listing` and `events`.
 //!
 //! *Invariant:* the library knows the service through the contract alone. It uses no other crate of this repository.
 
@@ -47,6 +47,7 @@ mod host;
 mod hosting;
 mod invocation;
 mod listing;
+mod mcp;
 mod output;
 mod ports;
 mod prompt;

@@ -9,6 +9,7 @@ import { AuditService } from "./gen/toolgate/v1/audit_service_pb.js";
 import { FileService } from "./gen/toolgate/v1/file_service_pb.js";
 import { HostService } from "./gen/toolgate/v1/host_service_pb.js";
 import { InfoService } from "./gen/toolgate/v1/info_service_pb.js";
+import { McpService } from "./gen/toolgate/v1/mcp_service_pb.js";
 import { OutputService } from "./gen/toolgate/v1/output_service_pb.js";
 import { PermissionService } from "./gen/toolgate/v1/permission_service_pb.js";
 import { PortService } from "./gen/toolgate/v1/port_service_pb.js";
@@ -36,6 +37,8 @@ export interface Rpc {
   readonly workspaces: Stub<typeof WorkspaceService>;
   /** Reaches what programs listen on. */
   readonly ports: Stub<typeof PortService>;
+  /** Shows and reads resources and prompts of MCP servers. */
+  readonly mcp: Stub<typeof McpService>;
   /** Tells about the server. */
   readonly info: Stub<typeof InfoService>;
   /** Hands out the audit. */
@@ -112,6 +115,7 @@ export class Link {
       files: createClient(FileService, this.transport),
       workspaces: createClient(WorkspaceService, this.transport),
       ports: createClient(PortService, this.transport),
+      mcp: createClient(McpService, this.transport),
       info: createClient(InfoService, this.transport),
       audit: createClient(AuditService, this.transport),
     };

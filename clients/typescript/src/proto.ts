@@ -5,6 +5,7 @@ export * from "./gen/toolgate/v1/error_reason_pb.js";
 export * from "./gen/toolgate/v1/file_service_pb.js";
 export * from "./gen/toolgate/v1/host_service_pb.js";
 export * from "./gen/toolgate/v1/info_service_pb.js";
+export * from "./gen/toolgate/v1/mcp_service_pb.js";
 export * from "./gen/toolgate/v1/options_pb.js";
 export * from "./gen/toolgate/v1/output_service_pb.js";
 export * from "./gen/toolgate/v1/permission_service_pb.js";

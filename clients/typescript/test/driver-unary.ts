@@ -4,6 +4,7 @@ import { AuditService } from "../src/gen/toolgate/v1/audit_service_pb.js";
 import { FileService } from "../src/gen/toolgate/v1/file_service_pb.js";
 import { HostService } from "../src/gen/toolgate/v1/host_service_pb.js";
 import { InfoService } from "../src/gen/toolgate/v1/info_service_pb.js";
+import { McpService } from "../src/gen/toolgate/v1/mcp_service_pb.js";
 import { OutputService } from "../src/gen/toolgate/v1/output_service_pb.js";
 import { PermissionService } from "../src/gen/toolgate/v1/permission_service_pb.js";
 import { PortService } from "../src/gen/toolgate/v1/port_service_pb.js";
@@ -18,6 +19,7 @@ const SERVICES: readonly DescService[] = [
   FileService,
   HostService,
   InfoService,
+  McpService,
   OutputService,
   PermissionService,
   PortService,

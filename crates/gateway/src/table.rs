@@ -275,6 +275,13 @@ pub(crate) fn way(path: &str) -> Option<Way> {
 
         "InfoService/GetServerInfo" => Way::Own(Own::Info),
 
+        "McpService/ListMcpResources" => by_context!(ListMcpResourcesRequest),
+        "McpService/ListMcpResourceTemplates" => by_context!(ListMcpResourceTemplatesRequest),
+        "McpService/ListMcpPrompts" => by_context!(ListMcpPromptsRequest),
+        "McpService/ReadMcpResource" => by_start!(ReadMcpResourceRequest),
+        "McpService/GetMcpPrompt" => by_start!(GetMcpPromptRequest),
+        "McpService/CompleteMcpArgument" => by_context!(CompleteMcpArgumentRequest),
+
         "OutputService/ReadOutput" => by_id!(ReadOutputRequest, Output, output_id),
         "OutputService/SearchOutput" => by_id!(SearchOutputRequest, Output, output_id),
         "OutputService/GetOutput" => by_id!(GetOutputRequest, Output, output_id),
@@ -390,6 +397,8 @@ pub(crate) fn makes_call(path: &str) -> bool {
             "FileService/UploadArchive",
             "FileService/UploadFile",
             "FileService/WriteFile",
+            "McpService/GetMcpPrompt",
+            "McpService/ReadMcpResource",
             "PortService/OpenPort",
             "ToolService/ExecuteTool",
             "ToolService/RevertCall",

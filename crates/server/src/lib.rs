@@ -20,7 +20,7 @@
 //!   - `reflection`: what clients ask about the contract;
 //!   - `door`: what does not speak gRPC, taken out by its path;
 //!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
-//!     `info_service`, `workspace_service`, `file_service`, `port_service`: one file for each service of the contract; `workspaces`:
+//!     `info_service`, `workspace_service`, `file_service`, `port_service`, `mcp_service`: one file for each service of the contract; `workspaces`:
 //!     who opens them; `ports`: opened ports by HTTP;
 //!   - `convert`, `values`, `events`, `status`: from and to the types of the contract, and every error;
 //!   - `hold`: when the client of a call counts as gone;

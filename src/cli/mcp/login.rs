@@ -13,6 +13,7 @@ use super::super::globals::Globals;
 use super::super::interrupts::Interrupts;
 use super::super::service;
 use super::super::terminal::{Terminal, counted, visible};
+use super::offers::{ListArgs, PromptOfServer, ReadArgs};
 
 /// What to do about servers of tools, in the place of serving tools.
 #[derive(Debug, Subcommand)]
@@ -21,6 +22,14 @@ pub(super) enum Action {
     Login(LoginArgs),
     /// Forget the login at an MCP server.
     Logout(LogoutArgs),
+    /// List the resources of MCP servers, and the templates of addresses.
+    Resources(ListArgs),
+    /// Read a resource of an MCP server.
+    Read(ReadArgs),
+    /// List the prompts of MCP servers.
+    Prompts(ListArgs),
+    /// Get a prompt of an MCP server with its arguments.
+    Prompt(PromptOfServer),
 }
 
 /// Where to log in.
@@ -54,6 +63,10 @@ impl Action {
         match self {
             Self::Login(args) => args.run(globals, terminal).await,
             Self::Logout(args) => args.run(globals, terminal),
+            Self::Resources(args) => args.resources(globals, terminal).await,
+            Self::Read(args) => args.run(globals, terminal).await,
+            Self::Prompts(args) => args.prompts(globals, terminal).await,
+            Self::Prompt(args) => args.run(globals, terminal).await,
         }
     }
 }

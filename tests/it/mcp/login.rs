@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +23,8 @@ struct Issuer {
     refresh: Arc<Mutex<String>>,
     /// What is said of it.
     about: fn(address: &str) -> Value,
+    /// Whether nothing is said of it at the moment.
+    is_away: Arc<AtomicBool>,
 }
 
 impl Issuer {
@@ -30,6 +33,7 @@ impl Issuer {
             good: Arc::new(Mutex::new("token-1".to_owned())),
             refresh: Arc::new(Mutex::new("refresh-1".to_owned())),
             about,
+            is_away: Arc::default(),
         }
     }
 
@@ -41,6 +45,7 @@ impl Issuer {
     fn answer(&self, request: &Request) -> Reply {
         let base = format!("http://{}", request.header("host"));
         match request.path.as_str() {
+            path if path.starts_with("/.well-known/") && self.is_away.load(Ordering::Relaxed) => Reply::status(503),
             "/.well-known/oauth-protected-resource/mcp" => Reply::json(&json!({
                 "resource": format!("{base}/mcp"), "authorization_servers": [format!("{base}/guard")],
             })),
@@ -199,6 +204,25 @@ fn a_login_that_is_over_is_renewed_and_kept() {
         assert_eq!(mode & 0o777, 0o600);
         has_no_secrets(&server);
         server.assert_calm();
+    });
+}
+
+#[test]
+fn a_login_is_not_over_because_it_cannot_be_asked_who_renews_it() {
+    test(async {
+        let issuer = Issuer::new(open);
+        issuer.is_away.store(true, Ordering::Relaxed);
+        let web = issuer.start().await;
+        let url = web.url("/mcp");
+        let logins = json!({ "s": stored(&url, seconds_from_now(-60.0)) });
+        let server = with_logins(&[("s", json!({"type": "remote", "url": url}))], &logins).await;
+        is_in_state(&server, "s", ToolSourceState::Failed).await;
+        let (_, problem) = source(&server, "s").await;
+        assert!(problem.contains("cannot be had at the moment"), "{problem}");
+        assert!(web.seen("/token").is_empty() && web.seen("/tokens").is_empty());
+        issuer.is_away.store(false, Ordering::Relaxed);
+        ready(&server, "s").await;
+        assert_eq!(completed(&server.run("s_work", json!({})).await).output, "fine");
     });
 }
 

@@ -20,6 +20,7 @@ from toolgate.v1 import (
     file_service_pb2_grpc,
     host_service_pb2_grpc,
     info_service_pb2_grpc,
+    mcp_service_pb2_grpc,
     output_service_pb2_grpc,
     permission_service_pb2_grpc,
     port_service_pb2_grpc,
@@ -68,6 +69,7 @@ class Stubs:
         self.workspaces = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
         self.files = file_service_pb2_grpc.FileServiceStub(channel)
         self.ports = port_service_pb2_grpc.PortServiceStub(channel)
+        self.mcp = mcp_service_pb2_grpc.McpServiceStub(channel)
 
 
 class Connection:

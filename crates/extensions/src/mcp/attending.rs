@@ -19,7 +19,7 @@ use toolgate_tool::{Refusal, ToolContext, ToolError};
 use super::client::{Asked, Attendant, Link, RequestError};
 use super::forms;
 use super::message::{self, ELICITATION, ErrorObject, METHOD_NOT_FOUND, Progress, ROOTS, SAMPLING};
-use super::relay::{Ability, Follower, Request, Said};
+use super::relay::{Ability, Answer, Follower, Request, Said};
 use super::shared::Shared;
 use super::tasks;
 
@@ -83,11 +83,19 @@ impl<'c> Attending<'c> {
             Method::Task => self.rounds(&link, "tools/call", params, headers, limit).await,
             Method::Plain(method) => self.rounds(&link, method, params, headers, limit).await,
         };
-        if let (Err(RequestError::Server(error)), Some(follower)) = (&answer, &self.follower) {
+        let relays = self.server.relays();
+        if let Err(RequestError::Server(error)) = &answer {
             let (code, message) = (error.code, error.message.clone());
-            follower.say(Said::Failed { code, message }).await;
+            relays.hand_out(&self.ctx.call, || Answer::Failed {
+                code,
+                message: message.clone(),
+            });
+            if let Some(follower) = &self.follower {
+                follower.say(Said::Failed { code, message }).await;
+            }
         }
         let raw = self.ctx.hooks.after(answer.map_err(failed)?).await?;
+        relays.hand_out(&self.ctx.call, || Answer::Result(raw.clone()));
         if let Some(follower) = &self.follower {
             follower.say(Said::Result(raw.clone())).await;
         }

@@ -30,6 +30,23 @@ pub(super) struct Resource {
     pub(super) resource: Option<String>,
     #[serde(default)]
     authorization_servers: Vec<String>,
+    /// As drafts of the standard had it, and some servers still do.
+    #[serde(default)]
+    authorization_server: Option<String>,
+}
+
+impl Resource {
+    /// Returns who guards it, the first one first.
+    fn guards(&self) -> impl Iterator<Item = &String> {
+        self.authorization_servers.iter().chain(&self.authorization_server)
+    }
+}
+
+/// What was found at some places.
+pub(super) struct Looked<T> {
+    pub(super) said: Option<T>,
+    /// Whether all were asked that had to be: another time, one that is away at the moment may say something else.
+    pub(super) is_sure: bool,
 }
 
 /// What whoever gives out tokens says of itself.
@@ -65,14 +82,17 @@ pub(super) struct Guarded {
     pub(super) guard: Option<Url>,
     /// What it says of itself.
     pub(super) issuer: Option<Issuer>,
+    /// Whether that is all that there is to say, also another time.
+    pub(super) is_sure: bool,
 }
 
 /// Finds out who guards a server. Of several that it names, the one that is known counts.
 pub(super) async fn discover(server: &Url, challenge: &str, known: Option<&str>, network: &Network) -> Guarded {
     let resource = resource(server, challenge, network).await;
-    let named = &resource.authorization_servers;
+    let mut is_sure = resource.is_sure;
+    let resource = resource.said.unwrap_or_default();
     let is_known = |guard: &&String| known.is_some_and(|known| same_place(guard, known));
-    let guard = match named.iter().find(is_known).or(named.first()) {
+    let guard = match resource.guards().find(is_known).or(resource.guards().next()) {
         Some(guard) => allowed(guard, server),
         // It is where the server is, at the root or below.
         None => {
@@ -81,19 +101,22 @@ pub(super) async fn discover(server: &Url, challenge: &str, known: Option<&str>,
             Some(known.unwrap_or_else(|| at_root(server, "/")))
         }
     };
-    let issuer = match &guard {
-        Some(guard) => about(guard, server, network).await,
-        None => None,
-    };
+    let mut issuer = None;
+    if let Some(guard) = &guard {
+        let about = about(guard, server, network).await;
+        is_sure &= about.is_sure;
+        issuer = about.said;
+    }
     Guarded {
         resource: resource.resource,
         guard,
         issuer,
+        is_sure,
     }
 }
 
 /// Finds out what a server says of who guards it (RFC 9728).
-pub(super) async fn resource(server: &Url, challenge: &str, network: &Network) -> Resource {
+pub(super) async fn resource(server: &Url, challenge: &str, network: &Network) -> Looked<Resource> {
     let path = server.path().trim_end_matches('/');
     let known = "/.well-known/oauth-protected-resource";
     let named = named_in(challenge, "resource_metadata").and_then(|named| allowed(&named, server));
@@ -104,12 +127,11 @@ pub(super) async fn resource(server: &Url, challenge: &str, network: &Network) -
     ];
     // What speaks of another server says nothing of this one: a token would be asked for that one, and handed to this one.
     let is_of_it = |said: &Resource| said.resource.as_ref().is_none_or(|named| covers(named, server));
-    let resource = first(places.into_iter().flatten(), is_of_it, server, network).await;
-    resource.unwrap_or_default()
+    first(places.into_iter().flatten(), is_of_it, server, network).await
 }
 
 /// Finds out what whoever gives out tokens says of itself (RFC 8414); `home` has named it.
-pub(super) async fn about(guard: &Url, home: &Url, network: &Network) -> Option<Issuer> {
+pub(super) async fn about(guard: &Url, home: &Url, network: &Network) -> Looked<Issuer> {
     let path = guard.path().trim_end_matches('/');
     let oauth = "/.well-known/oauth-authorization-server";
     let openid = "/.well-known/openid-configuration";
@@ -141,8 +163,9 @@ async fn first<T: DeserializeOwned>(
     is_of_use: impl Fn(&T) -> bool,
     server: &Url,
     network: &Network,
-) -> Option<T> {
+) -> Looked<T> {
     let mut asked: Vec<Url> = Vec::new();
+    let mut is_sure = true;
     for place in places {
         if asked.contains(&place) {
             continue;
@@ -150,17 +173,23 @@ async fn first<T: DeserializeOwned>(
         let request = asking(place.clone(), HeaderMap::new(), LOOKUP_TIMEOUT);
         asked.push(place);
         let Ok(reply) = ask(request, server, network).await else {
+            is_sure = false;
             continue;
         };
+        // A plain 500 is what some servers say of a path that they do not know.
+        is_sure &= ![408, 429, 502, 503, 504].contains(&reply.status());
         if reply.is_success()
             && let Ok(body) = reply.body(MAX_ANSWER).await
             && let Ok(said) = serde_json::from_slice(&body)
             && is_of_use(&said)
         {
-            return Some(said);
+            return Looked {
+                said: Some(said),
+                is_sure,
+            };
         }
     }
-    None
+    Looked { said: None, is_sure }
 }
 
 pub(super) fn asking(url: Url, mut headers: HeaderMap, limit: Duration) -> Request {
@@ -290,6 +319,21 @@ mod tests {
             "http://localhost.example:2/token",
             never,
         );
+    }
+
+    #[test]
+    fn who_guards_a_server_is_read_in_both_forms() {
+        let check = |said: &str, expected: &[&str]| {
+            let said: Resource = serde_json::from_str(said).unwrap();
+            assert_eq!(said.guards().collect::<Vec<_>>(), expected);
+        };
+        check(r#"{"authorization_servers": ["a", "b"]}"#, &["a", "b"]);
+        check(r#"{"authorization_server": "c"}"#, &["c"]);
+        check(
+            r#"{"authorization_servers": ["a"], "authorization_server": "c"}"#,
+            &["a", "c"],
+        );
+        check("{}", &[]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::client::RequestError;
 use super::follows::{Follow, Follows};
 use super::names::full_name;
 use super::passed;
-use super::shared::{List, Shared};
+use super::shared::{List, Shared, Unlisted};
 
 /// How long one server may take for something small.
 const SMALL_LIMIT: Duration = Duration::from_secs(10);
@@ -48,6 +48,29 @@ pub struct Owned {
 }
 
 impl Owned {
+    fn resource(server: Arc<Shared>, uri: &str) -> Self {
+        Self {
+            tool: passed::name_of(server.name()),
+            name: uri.to_owned(),
+            pattern: passed::pattern_of_resource(server.name(), uri),
+            server,
+        }
+    }
+
+    fn prompt(server: Arc<Shared>, name: &str) -> Self {
+        Self {
+            tool: passed::name_of(server.name()),
+            name: name.to_owned(),
+            pattern: passed::pattern_of_prompt(server.name(), name),
+            server,
+        }
+    }
+
+    /// Returns its server's name.
+    pub fn server(&self) -> &str {
+        self.server.name()
+    }
+
     /// Asks the server for something small about it, and returns the raw answer.
     ///
     /// # Errors
@@ -75,6 +98,44 @@ impl Owned {
             true => self.server.follows().follow(&link, &self.name).await,
             false => Err("the server does not tell of changes".to_owned()),
         }
+    }
+}
+
+/// A server of a workspace, as far as it has prompts and resources.
+pub struct McpServer(Arc<Shared>);
+
+impl McpServer {
+    /// Returns its name, as the configuration has it.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Says whether it has such a list; none if there is no connection to it.
+    pub fn has(&self, list: List) -> Option<bool> {
+        self.0.open().map(|(_, offers)| list.is_among(offers))
+    }
+
+    /// Says whether it completes arguments.
+    pub fn completes(&self) -> bool {
+        self.0.open().is_some_and(|(_, offers)| offers.completions)
+    }
+
+    /// Returns what it lists, prompts under the names that they have there.
+    ///
+    /// # Errors
+    /// It cannot be asked, or does not answer with a list.
+    pub async fn listed(&self, list: List) -> Result<Arc<Vec<Value>>, Unlisted> {
+        self.0.list(list, SMALL_LIMIT).await
+    }
+
+    /// Returns a resource of it, listed or not. A template is one as well.
+    pub fn resource(&self, uri: &str) -> Owned {
+        Owned::resource(Arc::clone(&self.0), uri)
+    }
+
+    /// Returns a prompt of it, listed or not.
+    pub fn prompt(&self, name: &str) -> Owned {
+        Owned::prompt(Arc::clone(&self.0), name)
     }
 }
 
@@ -134,6 +195,11 @@ impl Known {
         self.servers.lock().get(workspace).cloned().unwrap_or_default()
     }
 
+    /// Returns the servers of a workspace, in their order.
+    pub(super) fn servers(&self, workspace: &str) -> Vec<McpServer> {
+        self.of(workspace).into_iter().map(McpServer).collect()
+    }
+
     /// Returns the servers of a workspace, each with what it lists.
     async fn each(&self, workspace: &str, list: List) -> Vec<(Arc<Shared>, Arc<Vec<Value>>)> {
         let listed = self.of(workspace).into_iter().map(|server| async move {
@@ -161,21 +227,15 @@ impl Known {
 
     /// Finds the server of a resource.
     pub(super) async fn resource(&self, workspace: &str, uri: &str) -> Option<Owned> {
-        let owned = |server: Arc<Shared>| Owned {
-            tool: passed::name_of(server.name()),
-            name: uri.to_owned(),
-            pattern: passed::pattern_of_resource(server.name(), uri),
-            server,
-        };
         for (server, resources) in self.each(workspace, List::Resources).await {
             if resources.iter().any(|item| item["uri"] == uri) {
-                return Some(owned(server));
+                return Some(Owned::resource(server, uri));
             }
         }
         for (server, templates) in self.each(workspace, List::Templates).await {
             let fits = |item: &Value| item["uriTemplate"].as_str().is_some_and(|template| fits(template, uri));
             if templates.iter().any(fits) {
-                return Some(owned(server));
+                return Some(Owned::resource(server, uri));
             }
         }
         None
@@ -187,12 +247,7 @@ impl Known {
             for item in prompts.iter() {
                 let name = item["name"].as_str().unwrap_or_default();
                 if full_name(server.name(), name) == wanted {
-                    return Some(Owned {
-                        tool: passed::name_of(server.name()),
-                        name: name.to_owned(),
-                        pattern: passed::pattern_of_prompt(server.name(), name),
-                        server,
-                    });
+                    return Some(Owned::prompt(server, name));
                 }
             }
         }

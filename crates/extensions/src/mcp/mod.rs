@@ -65,13 +65,13 @@ use tracing::Instrument as _;
 
 pub use authorization::{Authorization, AuthorizationError, Wish};
 pub use follows::Follow;
-pub use lists::{Announced, Owned};
+pub use lists::{Announced, McpServer, Owned};
 pub use login::{ByItself, Logins};
 pub use probe::{Probed, probe};
 pub use resources::resource_tools;
-pub use result::text_of;
+pub use result::{bytes_of, text_of};
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
-pub use shared::List;
+pub use shared::{List, Unlisted};
 
 use self::lists::Known;
 use self::login::Credentials;
@@ -229,6 +229,11 @@ impl Servers {
     /// Returns all that the servers of a workspace list, prompts under the names that they have here.
     pub async fn listed(&self, workspace: &str, list: List) -> Vec<Value> {
         self.known.listed(workspace, list).await
+    }
+
+    /// Returns the servers of a workspace that are connected to, or are to be, in their order.
+    pub fn of(&self, workspace: &str) -> Vec<McpServer> {
+        self.known.servers(workspace)
     }
 
     /// Finds the server of a resource.

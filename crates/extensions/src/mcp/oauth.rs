@@ -66,7 +66,8 @@ struct Denied {
     error: String,
 }
 
-/// Gets new tokens for a login that has a refresh token, from who gave it and nobody else.
+/// Gets new tokens for a login that has a refresh token, from who gave it and nobody else. Where that one is may not be known for
+/// the moment, which is not the end of the login.
 pub(super) async fn renew(
     server: &Url,
     challenge: &str,
@@ -74,11 +75,31 @@ pub(super) async fn renew(
     client: Option<&OAuthClient>,
     network: &Network,
 ) -> Result<Tokens, TokenError> {
-    let Guarded {
+    let guarded = discover(server, challenge, login.issuer.as_deref(), network).await;
+    let is_sure = guarded.is_sure;
+    let renewed = renew_at(guarded, server, (login, refresh), client, network).await;
+    renewed.map_err(|error| match error {
+        TokenError::Refused(_) | TokenError::UnknownClient if !is_sure => unsure(),
+        error @ (TokenError::Refused(_) | TokenError::UnknownClient | TokenError::Failed(_)) => error,
+    })
+}
+
+fn unsure() -> TokenError {
+    TokenError::Failed("what the server says of its logins cannot be had at the moment".to_owned())
+}
+
+async fn renew_at(
+    Guarded {
         resource,
         guard,
         issuer,
-    } = discover(server, challenge, login.issuer.as_deref(), network).await;
+        is_sure,
+    }: Guarded,
+    server: &Url,
+    (login, refresh): (&Login, &str),
+    client: Option<&OAuthClient>,
+    network: &Network,
+) -> Result<Tokens, TokenError> {
     if let Some(known) = &login.issuer {
         let named = issuer.as_ref().and_then(|issuer| issuer.issuer.as_ref());
         // Anybody can say that he is who gave it: he has to be found where that one is.
@@ -91,6 +112,7 @@ pub(super) async fn renew(
     }
     let (endpoint, methods) = match issuer {
         Some(issuer) => (issuer.token_endpoint, issuer.token_endpoint_auth_methods_supported),
+        None if !is_sure => return Err(unsure()),
         None => (at_root(server, "/token").into(), Vec::new()),
     };
     let mut form = vec![("grant_type", "refresh_token"), ("refresh_token", refresh)];
@@ -110,13 +132,14 @@ pub(super) async fn for_client(
     network: &Network,
 ) -> Result<Tokens, TokenError> {
     let failed = |problem: &str| TokenError::Failed(problem.to_owned());
-    let about = about(issuer, issuer, network).await;
+    let about = about(issuer, issuer, network).await.said;
     let about = about.ok_or_else(|| failed("`oauth.issuer` does not say where tokens are given out (RFC 8414)"))?;
     // It must speak of itself (RFC 8414, 3.3), or the secret would go where somebody else's metadata says.
     if !about.issuer.is_some_and(|named| same_place(&named, issuer.as_str())) {
         return Err(failed("what is found at `oauth.issuer` speaks of another issuer"));
     }
-    let resource = resource(server, challenge, network).await.resource;
+    let resource = resource(server, challenge, network).await.said;
+    let resource = resource.and_then(|said| said.resource);
     let resource = resource.unwrap_or_else(|| server.to_string());
     let wanted = match scopes.is_empty() {
         true => asked_for(challenge).join(" "),

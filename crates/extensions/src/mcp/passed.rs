@@ -61,6 +61,7 @@ impl Tool for Passed {
         json!({
             "type": "object",
             "properties": {
+                "server": {"type": "string", "description": "The server that is meant, if others have names alike"},
                 "uri": {"type": "string", "description": "The address of a resource"},
                 "prompt": {"type": "string", "description": "The name of a prompt"},
                 "arguments": {"type": "object", "description": "Arguments of the prompt"},
@@ -95,6 +96,11 @@ impl Tool for Passed {
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let text = |key: &str| input[key].as_str();
         let server = self.server.name();
+        if let Some(other) = text("server").filter(|named| *named != server) {
+            return Err(ToolError::failed(format!(
+                "This tool reads what the MCP server \"{server}\" has, not \"{other}\"."
+            )));
+        }
         let (method, what, params) = match (text("uri"), text("prompt")) {
             (Some(uri), None) => (READ, pattern_of_resource(server, uri), json!({ "uri": uri })),
             (None, Some(prompt)) => {

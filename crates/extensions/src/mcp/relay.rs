@@ -82,11 +82,27 @@ pub struct Request {
     pub answer: oneshot::Sender<Map<String, Value>>,
 }
 
+/// What a server answers to a call.
+#[derive(Debug)]
+pub enum Answer {
+    /// The result as the server sent it, after the hooks.
+    Result(Value),
+    /// An error.
+    Failed {
+        /// The code.
+        code: i64,
+        /// What it said.
+        message: String,
+    },
+}
+
 /// Who follows which call.
 #[derive(Debug, Default)]
 pub struct Relays {
     /// Never held across an await.
     followers: Mutex<HashMap<CallId, Follower>>,
+    /// Who takes the answer, of which call. Never held across an await.
+    takers: Mutex<HashMap<CallId, Vec<oneshot::Sender<Answer>>>>,
 }
 
 /// The way to a client that follows a call.
@@ -126,9 +142,57 @@ impl Relays {
         }
     }
 
+    /// Takes the answer to a call that is about to be made, or that goes on. Several may: each gets it.
+    pub fn take(self: &Arc<Self>, call: &CallId) -> Taken {
+        let (sender, receiver) = oneshot::channel();
+        self.takers.lock().entry(call.clone()).or_default().push(sender);
+        Taken {
+            relays: Arc::clone(self),
+            call: call.clone(),
+            receiver,
+        }
+    }
+
+    /// Hands out the answer to a call, which is made only if somebody takes it.
+    pub(super) fn hand_out(&self, call: &CallId, answer: impl Fn() -> Answer) {
+        let takers = self.takers.lock().remove(call).unwrap_or_default();
+        for taker in takers {
+            // It may have gone meanwhile.
+            let _ = taker.send(answer());
+        }
+    }
+
     /// Returns the way to whoever follows a call.
     pub(super) fn of(&self, call: &CallId) -> Option<Follower> {
         self.followers.lock().get(call).cloned()
+    }
+}
+
+/// The answer to a call, which somebody takes.
+#[derive(Debug)]
+pub struct Taken {
+    relays: Arc<Relays>,
+    call: CallId,
+    receiver: oneshot::Receiver<Answer>,
+}
+
+impl Taken {
+    /// Returns the answer, if it has come: at the latest when the call has ended.
+    pub fn answer(&mut self) -> Option<Answer> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.receiver.close();
+        let mut takers = self.relays.takers.lock();
+        if let Some(all) = takers.get_mut(&self.call) {
+            all.retain(|taker| !taker.is_closed());
+            if all.is_empty() {
+                takers.remove(&self.call);
+            }
+        }
     }
 }
 
@@ -184,5 +248,21 @@ mod tests {
         drop(followed);
         assert!(relays.of(&call).is_none());
         assert!(!follower.say(Said::PromptFollows).await);
+    }
+
+    #[test]
+    fn everybody_who_takes_an_answer_gets_it_and_nothing_is_kept() {
+        let relays = Arc::new(Relays::default());
+        let call = CallId::from("c");
+        let (mut one, mut other, gone) = (relays.take(&call), relays.take(&call), relays.take(&call));
+        drop(gone);
+        assert!(one.answer().is_none());
+        relays.hand_out(&call, || Answer::Result(Value::Bool(true)));
+        for taken in [&mut one, &mut other] {
+            assert!(matches!(taken.answer(), Some(Answer::Result(Value::Bool(true)))));
+        }
+        let late = relays.take(&call);
+        drop((one, other, late));
+        assert!(relays.takers.lock().is_empty());
     }
 }

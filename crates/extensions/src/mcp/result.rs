@@ -33,6 +33,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Reads bytes as servers write them; none if they are not written so.
+pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    BASE64.decode(text).ok()
+}
+
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// Converts the raw result of `tools/call`.
@@ -125,7 +130,7 @@ fn part(item: &Value) -> Option<Part> {
     match text("type")? {
         "text" => Some(Part::Text(text("text")?.to_owned())),
         "image" | "audio" => {
-            let bytes = BASE64.decode(text("data")?).ok()?;
+            let bytes = bytes_of(text("data")?)?;
             Some(Part::File(file(mime(text("mimeType")), None, bytes)))
         }
         "resource" => resource(item.get("resource")?),
@@ -169,7 +174,7 @@ fn resource(resource: &Value) -> Option<Part> {
     }
     let (blob, uri) = (text("blob")?, text("uri").unwrap_or_default());
     let mime = mime(text("mimeType"));
-    let bytes = BASE64.decode(blob).ok()?;
+    let bytes = bytes_of(blob)?;
     let size = size(bytes.len());
     if !RESOURCE_TYPES.contains(&mime.as_str()) {
         return Some(Part::Text(format!(

@@ -56,6 +56,15 @@ impl List {
     }
 }
 
+/// Why a server lists nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// There is no connection to it.
+    NotConnected,
+    /// It does not give its list, for this reason.
+    Failed(String),
+}
+
 /// The way to a server at the moment.
 #[derive(Clone)]
 pub(super) enum Way {
@@ -79,7 +88,7 @@ pub(super) struct Shared {
 
 /// What is known of a list.
 struct Known {
-    listed: Arc<Vec<Value>>,
+    listed: Result<Arc<Vec<Value>>, String>,
     /// Until when it is not asked for again; none if it was read.
     until: Option<Instant>,
 }
@@ -125,16 +134,24 @@ impl Shared {
 
     /// Returns what the server lists; nothing if it has no such list or cannot be asked.
     pub(super) async fn listed(&self, list: List, limit: Duration) -> Arc<Vec<Value>> {
-        let Some((link, offers)) = self.open().filter(|(_, offers)| list.is_among(*offers)) else {
-            return Arc::default();
-        };
-        if let Some(known) = self.lists.lock().get(&list).filter(|known| known.is_fresh()) {
-            return Arc::clone(&known.listed);
+        self.list(list, limit).await.unwrap_or_default()
+    }
+
+    /// Returns what the server lists; nothing if it has no such list.
+    ///
+    /// # Errors
+    /// It cannot be asked, or does not answer with a list.
+    pub(super) async fn list(&self, list: List, limit: Duration) -> Result<Arc<Vec<Value>>, Unlisted> {
+        let (link, offers) = self.open().ok_or(Unlisted::NotConnected)?;
+        if !list.is_among(offers) {
+            return Ok(Arc::default());
         }
-        debug_assert!(list.is_among(offers));
+        if let Some(known) = self.lists.lock().get(&list).filter(|known| known.is_fresh()) {
+            return known.listed.clone().map_err(Unlisted::Failed);
+        }
         let known = match link.list_all(list.method(), list.key(), limit).await {
             Ok(listed) => Known {
-                listed: Arc::new(listed),
+                listed: Ok(Arc::new(listed)),
                 until: None,
             },
             Err(problem) => {
@@ -145,14 +162,14 @@ impl Shared {
                     "a list cannot be had"
                 );
                 Known {
-                    listed: Arc::default(),
+                    listed: Err(problem),
                     until: Some(Instant::now() + LIST_PAUSE),
                 }
             }
         };
-        let listed = Arc::clone(&known.listed);
+        let listed = known.listed.clone();
         self.lists.lock().insert(list, known);
-        listed
+        listed.map_err(Unlisted::Failed)
     }
 
     /// Has the lists read again.

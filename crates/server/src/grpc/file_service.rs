@@ -9,7 +9,7 @@
 mod archive;
 pub(super) mod change;
 mod look;
-mod permitted;
+pub(super) mod permitted;
 mod watch;
 mod wire;
 

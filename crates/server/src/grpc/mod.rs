@@ -28,6 +28,8 @@ mod mcp;
 #[cfg(not(feature = "mcp"))]
 #[path = "mcp_absent.rs"]
 mod mcp;
+#[cfg(feature = "mcp")]
+mod mcp_service;
 mod measure;
 mod origins;
 mod output_service;
@@ -71,6 +73,8 @@ use toolgate_contract::audit_service_server::AuditServiceServer;
 use toolgate_contract::file_service_server::FileServiceServer;
 use toolgate_contract::host_service_server::HostServiceServer;
 use toolgate_contract::info_service_server::InfoServiceServer;
+#[cfg(feature = "mcp")]
+use toolgate_contract::mcp_service_server::McpServiceServer;
 use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
 use toolgate_contract::port_service_server::PortServiceServer;
@@ -295,6 +299,8 @@ impl Services {
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
             <FileServiceServer<file_service::WorkspaceFiles> as tonic::server::NamedService>::NAME,
             <PortServiceServer<port_service::Ports> as tonic::server::NamedService>::NAME,
+            #[cfg(feature = "mcp")]
+            <McpServiceServer<mcp_service::McpServers> as tonic::server::NamedService>::NAME,
             <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
             <WorkspaceServiceServer<workspace_service::OpenWorkspaces> as tonic::server::NamedService>::NAME,
@@ -427,6 +433,8 @@ fn routes(shared: Arc<Shared>, health: HealthServer<impl Health>) -> Routes {
         .add_service(WorkspaceServiceServer::new(workspace_service::OpenWorkspaces(
             shared.clone(),
         )))
-        .add_service(InfoServiceServer::new(info_service::Info(shared)));
+        .add_service(InfoServiceServer::new(info_service::Info(shared.clone())));
+    #[cfg(feature = "mcp")]
+    let routes = routes.add_service(McpServiceServer::new(mcp_service::McpServers(shared)));
     routes.prepare()
 }

@@ -1,4 +1,4 @@
-//! The call by which an RPC does its work: FileService for a change, PortService to open a port. The door for SDKs of agent-sandbox
+//! The call by which an RPC does its work: FileService for a change, PortService to open a port, McpService to read. The door for SDKs of agent-sandbox
 //! makes its calls so, too.
 //!
 //! *Invariant:* what becomes of a call is told by one status, whatever the RPC.
@@ -29,7 +29,7 @@ const COME_BACK: Duration = Duration::from_secs(10);
 pub(super) struct RpcCall<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) caller: &'a Caller,
-    tool: &'static str,
+    tool: String,
     workspace: String,
     options: CallStart,
     /// How long the call outlives its client.
@@ -42,7 +42,7 @@ impl<'a> RpcCall<'a> {
     pub(super) fn new(
         shared: &'a Arc<Shared>,
         caller: &'a Caller,
-        tool: &'static str,
+        tool: impl Into<String>,
         options: Option<CallStart>,
         deadline: Option<Instant>,
     ) -> Result<Self, Status> {
@@ -59,7 +59,7 @@ impl<'a> RpcCall<'a> {
         Ok(Self {
             shared,
             caller,
-            tool,
+            tool: tool.into(),
             workspace,
             options,
             linger,
@@ -124,7 +124,7 @@ impl<'a> RpcCall<'a> {
             context,
             id_field: "call.call_id",
             call_id,
-            tool: self.tool.to_owned(),
+            tool: self.tool.clone(),
             input: RawInput::Value(input),
             timeout: None,
             on_disconnect: OnDisconnect::Cancel.into(),

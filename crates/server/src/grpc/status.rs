@@ -55,7 +55,7 @@ pub fn bad_field(field: &str, problem: impl Into<String>) -> Status {
 pub fn not_found(kind: &str, name: &str) -> Status {
     let mut details = details(ErrorReason::NotFound);
     let why = match kind {
-        "workspace" | "agent" | "host" => "it does not exist",
+        "workspace" | "agent" | "host" | "MCP server" | "MCP resource" | "MCP prompt" => "it does not exist",
         _ => "it does not exist, or its retention has ended",
     };
     details.set_resource_info(kind, name, "", why);
@@ -306,8 +306,28 @@ pub(crate) fn failed_call(call: &str, failed: &proto::CallFailed) -> Status {
         (None, Reason::Internal | Reason::Unspecified) => (Code::Internal, ErrorReason::Internal),
         (None, Reason::ToolError) => (Code::FailedPrecondition, ErrorReason::NotDone),
     };
+    failed_with(code, reason, call, failed.error.clone())
+}
+
+/// What an RPC is for was not done by its call.
+pub(crate) fn failed_with(code: Code, reason: ErrorReason, call: &str, problem: impl Into<String>) -> Status {
     let details = details_with(reason, [("call_id", call.to_owned())]);
-    Status::with_error_details(code, failed.error.clone(), details)
+    Status::with_error_details(code, problem, details)
+}
+
+/// Arguments are missing that a prompt of an MCP server requires.
+#[cfg(feature = "mcp")]
+pub(crate) fn mcp_argument_missing(names: &[String]) -> Status {
+    let first = names.first().cloned().unwrap_or_default();
+    let mut details = details_with(ErrorReason::McpArgumentMissing, [("argument", first)]);
+    for name in names {
+        details.add_bad_request_violation(format!("arguments.{name}"), "the prompt requires it");
+    }
+    let problem = format!(
+        "the prompt requires what is missing of its arguments: {}",
+        names.join(", ")
+    );
+    Status::with_error_details(Code::InvalidArgument, problem, details)
 }
 
 /// No connection was made to an opened port.

@@ -21,6 +21,7 @@ use super::convert::{self, WireCall, int, int32, non_empty, page_size, unsigned}
 use super::events::{ResponseStream, deadline, stream_events};
 use super::hold::{HeldForClient, Hold};
 use super::status::bad_field;
+use super::values::page_start;
 use super::{Shared, status};
 use crate::grpc::convert::{FromCore as _, FromNumber as _, IntoProto as _};
 
@@ -162,19 +163,7 @@ impl ToolService for Tools {
                 ..Default::default()
             }));
         }
-        let first: usize = match request.page_token.split_once('.') {
-            None if request.page_token.is_empty() => 0,
-            Some((of, first)) if of == etag => first
-                .parse()
-                .map_err(|_| bad_field("page_token", "this service did not issue this token"))?,
-            Some(_) => {
-                return Err(bad_field(
-                    "page_token",
-                    "the list has changed since; begin again without a token",
-                ));
-            }
-            None => return Err(bad_field("page_token", "this service did not issue this token")),
-        };
+        let first = page_start(&request.page_token, &etag)?;
         let next = size.saturating_add(first);
         let next_page_token = if next < definitions.len() {
             format!("{etag}.{next}")

@@ -45,6 +45,20 @@ pub(crate) fn page_size(size: i32, default: usize, max: usize) -> Result<usize, 
     }
 }
 
+/// Reads where a page of a list begins that is whole in the token's `etag`: `ETAG.NUMBER`, or nothing for the first.
+pub(crate) fn page_start(token: &str, etag: &str) -> Result<usize, Status> {
+    let unknown = || bad_field("page_token", "this service did not issue this token");
+    match token.split_once('.') {
+        None if token.is_empty() => Ok(0),
+        Some((of, first)) if of == etag => first.parse().map_err(|_| unknown()),
+        Some(_) => Err(bad_field(
+            "page_token",
+            "the list has changed since; begin again without a token",
+        )),
+        None => Err(unknown()),
+    }
+}
+
 pub(crate) fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }

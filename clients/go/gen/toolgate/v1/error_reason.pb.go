@@ -110,11 +110,12 @@ const (
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 36
 	// PERMISSION_DENIED: the path of a file leads out of the workspace.
 	ErrorReason_ERROR_REASON_OUTSIDE_WORKSPACE ErrorReason = 37
-	// PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port.
+	// PERMISSION_DENIED: a rule denies the change of a file, a look at one, the opening of a port, or what an MCP server has.
 	ErrorReason_ERROR_REASON_DENIED_BY_RULE ErrorReason = 38
-	// PERMISSION_DENIED: a person refused the change of a file or the opening of a port.
+	// PERMISSION_DENIED: a person refused the change of a file, the opening of a port, or the reading of what an MCP server has.
 	ErrorReason_ERROR_REASON_REJECTED ErrorReason = 39
-	// PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered.
+	// PERMISSION_DENIED: a person would have to be asked about files, a port or what an MCP server has, and nobody was, or nobody
+	// answered.
 	ErrorReason_ERROR_REASON_PERMISSION_NEEDED ErrorReason = 40
 	// PERMISSION_DENIED: the service's user may not read the file.
 	ErrorReason_ERROR_REASON_REFUSED_BY_SYSTEM ErrorReason = 41
@@ -124,7 +125,7 @@ const (
 	ErrorReason_ERROR_REASON_FILE_CHANGED ErrorReason = 43
 	// FAILED_PRECONDITION: the file has another SHA-256 than the request expects.
 	ErrorReason_ERROR_REASON_CONTENT_DIFFERS ErrorReason = 44
-	// FAILED_PRECONDITION: the content that was sent for the call is not kept any more.
+	// FAILED_PRECONDITION: the content that was sent for the call, or what it read of an MCP server, is not kept any more.
 	ErrorReason_ERROR_REASON_CONTENT_MISSING ErrorReason = 45
 	// ALREADY_EXISTS: something is at the path already.
 	ErrorReason_ERROR_REASON_ALREADY_THERE ErrorReason = 46
@@ -149,7 +150,7 @@ const (
 	// OUT_OF_RANGE: what happened since the cursor, or the sequence, is not known any more. Look at everything again, and watch
 	// without one.
 	ErrorReason_ERROR_REASON_CURSOR_TOO_OLD ErrorReason = 56
-	// FAILED_PRECONDITION: the change of a file failed; the message says why.
+	// FAILED_PRECONDITION: the change of a file failed, or an MCP server did not do what it was asked for; the message says why.
 	ErrorReason_ERROR_REASON_NOT_DONE ErrorReason = 57
 	// CANCELLED: the call of a change was cancelled.
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 58
@@ -207,6 +208,10 @@ const (
 	ErrorReason_ERROR_REASON_WORKSPACE_CREATED ErrorReason = 82
 	// NOT_FOUND: the operator has no template of that name.
 	ErrorReason_ERROR_REASON_TEMPLATE_MISSING ErrorReason = 83
+	// FAILED_PRECONDITION: the MCP server has not been started or reached, or somebody has to log in at it; the message says why.
+	ErrorReason_ERROR_REASON_MCP_SERVER_NOT_READY ErrorReason = 84
+	// INVALID_ARGUMENT: the prompt of an MCP server requires an argument that is missing; `argument` in the metadata names it.
+	ErrorReason_ERROR_REASON_MCP_ARGUMENT_MISSING ErrorReason = 85
 )
 
 // Enum value maps for ErrorReason.
@@ -296,6 +301,8 @@ var (
 		81: "ERROR_REASON_WORKSPACE_NOT_CREATED",
 		82: "ERROR_REASON_WORKSPACE_CREATED",
 		83: "ERROR_REASON_TEMPLATE_MISSING",
+		84: "ERROR_REASON_MCP_SERVER_NOT_READY",
+		85: "ERROR_REASON_MCP_ARGUMENT_MISSING",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":           0,
@@ -382,6 +389,8 @@ var (
 		"ERROR_REASON_WORKSPACE_NOT_CREATED": 81,
 		"ERROR_REASON_WORKSPACE_CREATED":     82,
 		"ERROR_REASON_TEMPLATE_MISSING":      83,
+		"ERROR_REASON_MCP_SERVER_NOT_READY":  84,
+		"ERROR_REASON_MCP_ARGUMENT_MISSING":  85,
 	}
 )
 
@@ -416,7 +425,7 @@ var File_toolgate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\xc9\x15\n" +
+	"\x1etoolgate/v1/error_reason.proto\x12\vtoolgate.v1*\x97\x16\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_NO_CREDENTIALS\x10\x01\x12 \n" +
@@ -502,7 +511,9 @@ const file_toolgate_v1_error_reason_proto_rawDesc = "" +
 	" ERROR_REASON_WORKSPACE_SUSPENDED\x10P\x12&\n" +
 	"\"ERROR_REASON_WORKSPACE_NOT_CREATED\x10Q\x12\"\n" +
 	"\x1eERROR_REASON_WORKSPACE_CREATED\x10R\x12!\n" +
-	"\x1dERROR_REASON_TEMPLATE_MISSING\x10SB\x98\x01\n" +
+	"\x1dERROR_REASON_TEMPLATE_MISSING\x10S\x12%\n" +
+	"!ERROR_REASON_MCP_SERVER_NOT_READY\x10T\x12%\n" +
+	"!ERROR_REASON_MCP_ARGUMENT_MISSING\x10UB\x98\x01\n" +
 	"\x0eio.toolgate.v1B\x10ErrorReasonProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x02TG\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xea\x02\fToolgate::V1b\x06proto3"
 
 var (

@@ -45,9 +45,10 @@ type Scope int32
 const (
 	// Not a scope; an RPC that says this is a defect.
 	Scope_SCOPE_UNSPECIFIED Scope = 0
-	// Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions.
+	// Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions, read what MCP servers
+	// have.
 	Scope_SCOPE_CALLS_EXECUTE Scope = 1
-	// See tools, calls, sessions, prompts, grants and events.
+	// See tools, calls, sessions, prompts, grants and events, and what MCP servers list.
 	Scope_SCOPE_CALLS_READ Scope = 2
 	// See and answer prompts, see and revoke grants.
 	Scope_SCOPE_PROMPTS_REPLY Scope = 3

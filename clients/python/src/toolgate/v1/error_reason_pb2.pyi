@@ -105,11 +105,13 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_OUTSIDE_WORKSPACE: _ErrorReason.ValueType  # 37
     """PERMISSION_DENIED: the path of a file leads out of the workspace."""
     ERROR_REASON_DENIED_BY_RULE: _ErrorReason.ValueType  # 38
-    """PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port."""
+    """PERMISSION_DENIED: a rule denies the change of a file, a look at one, the opening of a port, or what an MCP server has."""
     ERROR_REASON_REJECTED: _ErrorReason.ValueType  # 39
-    """PERMISSION_DENIED: a person refused the change of a file or the opening of a port."""
+    """PERMISSION_DENIED: a person refused the change of a file, the opening of a port, or the reading of what an MCP server has."""
     ERROR_REASON_PERMISSION_NEEDED: _ErrorReason.ValueType  # 40
-    """PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered."""
+    """PERMISSION_DENIED: a person would have to be asked about files, a port or what an MCP server has, and nobody was, or nobody
+    answered.
+    """
     ERROR_REASON_REFUSED_BY_SYSTEM: _ErrorReason.ValueType  # 41
     """PERMISSION_DENIED: the service's user may not read the file."""
     ERROR_REASON_PATH_CHANGED: _ErrorReason.ValueType  # 42
@@ -119,7 +121,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CONTENT_DIFFERS: _ErrorReason.ValueType  # 44
     """FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
     ERROR_REASON_CONTENT_MISSING: _ErrorReason.ValueType  # 45
-    """FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+    """FAILED_PRECONDITION: the content that was sent for the call, or what it read of an MCP server, is not kept any more."""
     ERROR_REASON_ALREADY_THERE: _ErrorReason.ValueType  # 46
     """ALREADY_EXISTS: something is at the path already."""
     ERROR_REASON_IS_FOLDER: _ErrorReason.ValueType  # 47
@@ -145,7 +147,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     without one.
     """
     ERROR_REASON_NOT_DONE: _ErrorReason.ValueType  # 57
-    """FAILED_PRECONDITION: the change of a file failed; the message says why."""
+    """FAILED_PRECONDITION: the change of a file failed, or an MCP server did not do what it was asked for; the message says why."""
     ERROR_REASON_CANCELLED: _ErrorReason.ValueType  # 58
     """CANCELLED: the call of a change was cancelled."""
     ERROR_REASON_QUOTA: _ErrorReason.ValueType  # 59
@@ -206,6 +208,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the workspace was created with CreateWorkspace: it is suspended or deleted, not closed."""
     ERROR_REASON_TEMPLATE_MISSING: _ErrorReason.ValueType  # 83
     """NOT_FOUND: the operator has no template of that name."""
+    ERROR_REASON_MCP_SERVER_NOT_READY: _ErrorReason.ValueType  # 84
+    """FAILED_PRECONDITION: the MCP server has not been started or reached, or somebody has to log in at it; the message says why."""
+    ERROR_REASON_MCP_ARGUMENT_MISSING: _ErrorReason.ValueType  # 85
+    """INVALID_ARGUMENT: the prompt of an MCP server requires an argument that is missing; `argument` in the metadata names it."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why an RPC failed. Every status of the service has a `google.rpc.ErrorInfo` of the domain `toolgate`, whose `reason` is the
@@ -298,11 +304,13 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 36
 ERROR_REASON_OUTSIDE_WORKSPACE: ErrorReason.ValueType  # 37
 """PERMISSION_DENIED: the path of a file leads out of the workspace."""
 ERROR_REASON_DENIED_BY_RULE: ErrorReason.ValueType  # 38
-"""PERMISSION_DENIED: a rule denies the change of a file, a look at one, or the opening of a port."""
+"""PERMISSION_DENIED: a rule denies the change of a file, a look at one, the opening of a port, or what an MCP server has."""
 ERROR_REASON_REJECTED: ErrorReason.ValueType  # 39
-"""PERMISSION_DENIED: a person refused the change of a file or the opening of a port."""
+"""PERMISSION_DENIED: a person refused the change of a file, the opening of a port, or the reading of what an MCP server has."""
 ERROR_REASON_PERMISSION_NEEDED: ErrorReason.ValueType  # 40
-"""PERMISSION_DENIED: a person would have to be asked about files or a port, and nobody was, or nobody answered."""
+"""PERMISSION_DENIED: a person would have to be asked about files, a port or what an MCP server has, and nobody was, or nobody
+answered.
+"""
 ERROR_REASON_REFUSED_BY_SYSTEM: ErrorReason.ValueType  # 41
 """PERMISSION_DENIED: the service's user may not read the file."""
 ERROR_REASON_PATH_CHANGED: ErrorReason.ValueType  # 42
@@ -312,7 +320,7 @@ ERROR_REASON_FILE_CHANGED: ErrorReason.ValueType  # 43
 ERROR_REASON_CONTENT_DIFFERS: ErrorReason.ValueType  # 44
 """FAILED_PRECONDITION: the file has another SHA-256 than the request expects."""
 ERROR_REASON_CONTENT_MISSING: ErrorReason.ValueType  # 45
-"""FAILED_PRECONDITION: the content that was sent for the call is not kept any more."""
+"""FAILED_PRECONDITION: the content that was sent for the call, or what it read of an MCP server, is not kept any more."""
 ERROR_REASON_ALREADY_THERE: ErrorReason.ValueType  # 46
 """ALREADY_EXISTS: something is at the path already."""
 ERROR_REASON_IS_FOLDER: ErrorReason.ValueType  # 47
@@ -338,7 +346,7 @@ ERROR_REASON_CURSOR_TOO_OLD: ErrorReason.ValueType  # 56
 without one.
 """
 ERROR_REASON_NOT_DONE: ErrorReason.ValueType  # 57
-"""FAILED_PRECONDITION: the change of a file failed; the message says why."""
+"""FAILED_PRECONDITION: the change of a file failed, or an MCP server did not do what it was asked for; the message says why."""
 ERROR_REASON_CANCELLED: ErrorReason.ValueType  # 58
 """CANCELLED: the call of a change was cancelled."""
 ERROR_REASON_QUOTA: ErrorReason.ValueType  # 59
@@ -399,4 +407,8 @@ ERROR_REASON_WORKSPACE_CREATED: ErrorReason.ValueType  # 82
 """FAILED_PRECONDITION: the workspace was created with CreateWorkspace: it is suspended or deleted, not closed."""
 ERROR_REASON_TEMPLATE_MISSING: ErrorReason.ValueType  # 83
 """NOT_FOUND: the operator has no template of that name."""
+ERROR_REASON_MCP_SERVER_NOT_READY: ErrorReason.ValueType  # 84
+"""FAILED_PRECONDITION: the MCP server has not been started or reached, or somebody has to log in at it; the message says why."""
+ERROR_REASON_MCP_ARGUMENT_MISSING: ErrorReason.ValueType  # 85
+"""INVALID_ARGUMENT: the prompt of an MCP server requires an argument that is missing; `argument` in the metadata names it."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -28,9 +28,11 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     SCOPE_UNSPECIFIED: _Scope.ValueType  # 0
     """Not a scope; an RPC that says this is a defect."""
     SCOPE_CALLS_EXECUTE: _Scope.ValueType  # 1
-    """Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions."""
+    """Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions, read what MCP servers
+    have.
+    """
     SCOPE_CALLS_READ: _Scope.ValueType  # 2
-    """See tools, calls, sessions, prompts, grants and events."""
+    """See tools, calls, sessions, prompts, grants and events, and what MCP servers list."""
     SCOPE_PROMPTS_REPLY: _Scope.ValueType  # 3
     """See and answer prompts, see and revoke grants."""
     SCOPE_TOOLS_HOST: _Scope.ValueType  # 4
@@ -74,9 +76,11 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
 """Not a scope; an RPC that says this is a defect."""
 SCOPE_CALLS_EXECUTE: Scope.ValueType  # 1
-"""Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions."""
+"""Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions, read what MCP servers
+have.
+"""
 SCOPE_CALLS_READ: Scope.ValueType  # 2
-"""See tools, calls, sessions, prompts, grants and events."""
+"""See tools, calls, sessions, prompts, grants and events, and what MCP servers list."""
 SCOPE_PROMPTS_REPLY: Scope.ValueType  # 3
 """See and answer prompts, see and revoke grants."""
 SCOPE_TOOLS_HOST: Scope.ValueType  # 4

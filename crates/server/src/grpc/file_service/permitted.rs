@@ -18,7 +18,7 @@ use crate::grpc::{Shared, convert, status};
 const LOOKING: &str = "files";
 
 /// Returns what a caller may look at.
-pub(super) async fn glance(shared: &Shared, caller: &Caller, context: Option<CallContext>) -> Result<Glance, Status> {
+pub(crate) async fn glance(shared: &Shared, caller: &Caller, context: Option<CallContext>) -> Result<Glance, Status> {
     let context = context.unwrap_or_default();
     let place = caller.place(&shared.engine, &context.workspace)?;
     let mut origin = convert::origin(context, &CallId::generate(), place.workspace.name())?;

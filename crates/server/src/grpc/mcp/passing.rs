@@ -239,6 +239,7 @@ pub(super) async fn subscribe(
     if is_denied(shared, seen, &owned)? {
         return Err(refused("a rule denies it"));
     }
+    let server = owned.server().to_owned();
     let mut announced = servers.announced();
     let followed = owned.follow().await.map_err(|problem| refused(&problem))?;
     let token = sessions.subscribe(session, (workspace.clone(), uri.clone()));
@@ -249,7 +250,7 @@ pub(super) async fn subscribe(
         let follow = async {
             loop {
                 let is_other = match announced.recv().await {
-                    Ok(announced) => is_about(&announced, &workspace, &uri),
+                    Ok(announced) => is_about(&announced, (&workspace, &server), &uri),
                     // It may have been this one.
                     Err(RecvError::Lagged(_)) => true,
                     Err(RecvError::Closed) => return,
@@ -264,8 +265,10 @@ pub(super) async fn subscribe(
     Ok(())
 }
 
-fn is_about(announced: &Announced, workspace: &str, uri: &str) -> bool {
-    announced.workspace == workspace && announced.uri.as_deref() == Some(uri)
+/// Says whether something is about a resource. Another server may have one of the same address.
+fn is_about(announced: &Announced, (workspace, server): (&str, &str), uri: &str) -> bool {
+    (announced.workspace.as_str(), announced.server.as_str()) == (workspace, server)
+        && announced.uri.as_deref() == Some(uri)
 }
 
 async fn tell(peer: &Peer<RoleServer>, uri: &str) -> Result<(), rmcp::service::ServiceError> {
@@ -307,8 +310,9 @@ pub(super) async fn listen<F: Future<Output = ()>>(
         if is_denied(shared, seen, &owned)? {
             continue;
         }
+        let server = owned.server().to_owned();
         match owned.follow().await {
-            Ok(follow) => drop(followed.insert(uri, follow)),
+            Ok(follow) => drop(followed.insert(uri, (server, follow))),
             Err(problem) => tracing::debug!(problem, "a server does not tell of a resource"),
         }
     }
@@ -327,7 +331,9 @@ pub(super) async fn listen<F: Future<Output = ()>>(
             },
             next = next => match next {
                 Ok(Announced { workspace: of, .. }) if of != workspace => Ok(()),
-                Ok(Announced { uri: Some(uri), .. }) if followed.contains_key(&uri) => {
+                Ok(Announced { server, uri: Some(uri), .. })
+                    if followed.get(&uri).is_some_and(|(of, _)| *of == server) =>
+                {
                     sink.notify_resource_updated(uri).await
                 }
                 Ok(Announced { uri: Some(_), .. }) => Ok(()),

@@ -44,14 +44,15 @@ export enum Scope {
   UNSPECIFIED = 0,
 
   /**
-   * Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions.
+   * Start tools, say what they would ask, send input and signals to what runs, cancel calls, end sessions, read what MCP servers
+   * have.
    *
    * @generated from enum value: SCOPE_CALLS_EXECUTE = 1;
    */
   CALLS_EXECUTE = 1,
 
   /**
-   * See tools, calls, sessions, prompts, grants and events.
+   * See tools, calls, sessions, prompts, grants and events, and what MCP servers list.
    *
    * @generated from enum value: SCOPE_CALLS_READ = 2;
    */

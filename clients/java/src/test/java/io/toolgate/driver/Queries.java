@@ -15,6 +15,7 @@ import io.toolgate.v1.FileServiceGrpc;
 import io.toolgate.v1.HostServiceGrpc;
 import io.toolgate.v1.InfoServiceGrpc;
 import io.toolgate.v1.ListToolsRequest;
+import io.toolgate.v1.McpServiceGrpc;
 import io.toolgate.v1.OutputServiceGrpc;
 import io.toolgate.v1.PermissionServiceGrpc;
 import io.toolgate.v1.PortServiceGrpc;
@@ -38,6 +39,7 @@ final class Queries {
             FileServiceGrpc.getServiceDescriptor(),
             HostServiceGrpc.getServiceDescriptor(),
             InfoServiceGrpc.getServiceDescriptor(),
+            McpServiceGrpc.getServiceDescriptor(),
             OutputServiceGrpc.getServiceDescriptor(),
             PermissionServiceGrpc.getServiceDescriptor(),
             PortServiceGrpc.getServiceDescriptor(),
