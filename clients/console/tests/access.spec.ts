@@ -24,6 +24,9 @@ for (const colorScheme of ["light", "dark"] as const) {
     };
     const service = await start({ config: { permission }, env: { OPENCODE_ENABLE_QUESTION_TOOL: "1" } });
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await page.goto(service.url);
+    await expect(page.getByRole("heading", { name: "Make a first call" })).toBeVisible();
+    await check(page, "first");
     const todos = ["completed", "in_progress", "pending", "cancelled"].map((status) => ({
       id: status,
       content: `A task that is ${status}`,

@@ -150,9 +150,11 @@ test("output has its colours, and is wrapped, timed, linked to, copied and saved
   await expect(output.locator(".out")).toHaveCount(4);
   await page.getByRole("checkbox", { name: "Wrap" }).check();
   await expect(output.locator(".out")).not.toHaveCount(4);
-  expect(await output.evaluate((one) => one.scrollWidth - one.clientWidth)).toBeLessThanOrEqual(0);
+  const overflow = () => output.evaluate((one) => one.scrollWidth - one.clientWidth);
+  await expect.poll(overflow).toBe(0);
   await page.getByRole("checkbox", { name: "Times" }).check();
   await expect(output.locator(".came").first()).toHaveText(/^\d\d:\d\d:\d\d\.\d$/);
+  await expect.poll(overflow).toBe(0);
   await page.screenshot({ path: test.info().outputPath("output.png") });
 
   await page.getByRole("button", { name: "Copy" }).click();

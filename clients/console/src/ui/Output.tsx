@@ -199,18 +199,19 @@ const ROOM = 36;
 function useColumns(box: { current: HTMLDivElement | null }): [number, preact.RefObject<HTMLSpanElement | null>] {
   const probe = useRef<HTMLSpanElement>(null);
   const [columns, setColumns] = useState(80);
+  // Read here, so that it is measured again when it changes.
+  const beside = NUMBER + ROOM + (timed.value ? TIME : 0);
   const measure = (): void => {
     const letter = (probe.current?.getBoundingClientRect().width ?? 0) / 10;
     const width = (box.current ?? probe.current?.parentElement)?.clientWidth ?? 0;
     if (letter === 0 || width === 0) return;
-    const room = width - NUMBER - ROOM - (timed.peek() ? TIME : 0);
-    setColumns(Math.max(20, Math.floor(room / letter)));
+    setColumns(Math.max(20, Math.floor((width - beside) / letter)));
   };
   useLayoutEffect(measure);
   useEffect(() => {
     addEventListener("resize", measure);
     return () => removeEventListener("resize", measure);
-  }, []);
+  }, [beside]);
   return [columns, probe];
 }
 
