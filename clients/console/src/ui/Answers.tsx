@@ -193,28 +193,8 @@ function Always({ request, busy, send, isKept }: FormProps & { request: Permissi
             ))}
           </select>
         </label>
-        <label>
-          Minutes
-          <input
-            type="number"
-            placeholder="no limit"
-            min="1"
-            max="5256000"
-            value={minutes}
-            onInput={(event) => setMinutes(event.currentTarget.value)}
-          />
-        </label>
-        <label>
-          Requests
-          <input
-            type="number"
-            placeholder="no limit"
-            min="1"
-            max="1000000"
-            value={uses}
-            onInput={(event) => setUses(event.currentTarget.value)}
-          />
-        </label>
+        <Limit label="Minutes" most={5_256_000} text={minutes} onChange={setMinutes} />
+        <Limit label="Requests" most={1_000_000} text={uses} onChange={setUses} />
       </div>
       <button class="good" disabled={busy || (patterns.size === 0 && request.always.length > 0)}>
         {request.always.length === 0
@@ -224,6 +204,30 @@ function Always({ request, busy, send, isKept }: FormProps & { request: Permissi
             : `Allow ${count(patterns.size, "pattern")} always`}
       </button>
     </form>
+  );
+}
+
+interface LimitProps {
+  label: string;
+  most: number;
+  /** The number; empty for none. */
+  text: string;
+  onChange: (text: string) => void;
+}
+
+function Limit({ label, most, text, onChange }: LimitProps): JSX.Element {
+  return (
+    <label>
+      {label}
+      <input
+        type="number"
+        placeholder="no limit"
+        min={1}
+        max={most}
+        value={text}
+        onInput={(event) => onChange(event.currentTarget.value)}
+      />
+    </label>
   );
 }
 

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { signal } from "@preact/signals";
+import { signal, type Signal } from "@preact/signals";
 import { ConnectError } from "@connectrpc/connect";
 import { problem } from "../api";
 import { copy, save } from "../browser";
@@ -263,22 +263,8 @@ function Toolbar({ view, follow, toStart, found, onFound, onWrong }: ToolbarProp
       <button type="button" onClick={toStart} disabled={view.outputId.value === ""}>
         Beginning
       </button>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={wraps.value}
-          onChange={(event) => (wraps.value = event.currentTarget.checked)}
-        />
-        Wrap
-      </label>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={timed.value}
-          onChange={(event) => (timed.value = event.currentTarget.checked)}
-        />
-        Times
-      </label>
+      <Switch of={wraps} label="Wrap" />
+      <Switch of={timed} label="Times" />
       <Take view={view} onWrong={onWrong} />
       <span class="dim">{part}</span>
       <form class="end" role="search" aria-label="Output" onSubmit={(event) => void search(event)}>
@@ -305,6 +291,15 @@ function Toolbar({ view, follow, toStart, found, onFound, onWrong }: ToolbarProp
         </span>
       </form>
     </div>
+  );
+}
+
+function Switch({ of, label }: { of: Signal<boolean>; label: string }): JSX.Element {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={of.value} onChange={(event) => (of.value = event.currentTarget.checked)} />
+      {label}
+    </label>
   );
 }
 
