@@ -85,11 +85,12 @@ const SECRET: &str = "OPENCODE_CONFIG_CONTENT";
 /// Which agent, and for whom it works.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An editor is told to start this in the place of the agent, in Zed for instance:
-  {\"agent_servers\": {\"Claude in Toolgate\": {\"command\": \"toolgate\", \"args\": [\"acp\", \"--\", \"claude-agent-acp\"]}}}
+Configure the editor to start this command instead of the agent. In Zed, for instance:
+  {\"agent_servers\": {\"Claude in Toolgate\":
+   {\"command\": \"toolgate\", \"args\": [\"acp\", \"--\", \"claude-agent-acp\"]}}}
 
-The agent keeps its own tools beside Toolgate's. Without --server it starts a service for each session, in the folder of that.
-It exits as the agent does; if a signal ended the agent, with 128 and the number of the signal.")]
+The agent keeps its own tools beside Toolgate's. Without --server, a service is started for each session, in the session's folder.
+The exit code is that of the agent; if a signal ended the agent, it is 128 plus the number of the signal.")]
 pub(super) struct AcpArgs {
     #[command(flatten)]
     viewpoint: Viewpoint,
@@ -443,7 +444,8 @@ impl Proxy<'_> {
         }
         let start = &line[..line.len().min(NONSENSE * 4)];
         let shown = short(&String::from_utf8_lossy(start), NONSENSE);
-        self.terminal.inform(&format!("{who} says what is no message: {shown}"));
+        self.terminal
+            .inform(&format!("{who} sent something that is not a message: {shown}"));
     }
 }
 

@@ -18,19 +18,19 @@ use super::terminal::{Look, Terminal, visible};
 use super::user::user_name;
 use super::words;
 
-/// Who answers what the call asks.
+/// Who answers the prompts of the call.
 #[derive(Clone, Debug, Args)]
 pub(super) struct PromptArgs {
-    /// Allow, once, whatever is asked.
+    /// Answer every prompt with "allow once".
     #[arg(long, short, group = "prompts")]
     yes: bool,
-    /// Refuse whatever is asked.
+    /// Answer every prompt with a refusal.
     #[arg(long, short, group = "prompts")]
     no: bool,
     /// Ask in the terminal; without a terminal, refuse. This is the default.
     #[arg(long, group = "prompts")]
     ask: bool,
-    /// Leave what is asked to approvers elsewhere (`toolgate approve`).
+    /// Leave prompts to approvers elsewhere (`toolgate approve`).
     #[arg(long, group = "prompts")]
     wait: bool,
 }
@@ -128,7 +128,10 @@ async fn answer(
     prompts: &Prompts,
     terminal: &Terminal,
 ) -> Result<Decision, BoxError> {
-    terminal.inform(&prompt::render(shown.message(), terminal.err));
+    terminal.inform(&match prompts {
+        Prompts::Ask(_) => prompt::render(shown.message(), terminal.err),
+        Prompts::Allow | Prompts::Refuse(_) | Prompts::Leave => prompt::brief(shown.message(), terminal.err),
+    });
     if let Some(problem) = problem {
         terminal.inform(&format!("  the reply was not accepted: {}", visible(&problem)));
     }

@@ -28,20 +28,26 @@ use super::user::user_name;
 /// Which prompts to answer, and in whose name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a terminal, what is open fills the screen, with the keys at its foot; ? explains them.
+On a terminal, open prompts fill the screen, with the keys at its foot; ? explains them.
 
-With --json, each ChannelResponse of a service is one line of standard output; what services of one data directory both tell of a
-prompt is told once. Each line of standard input is a PromptReply.
-Both are protobuf JSON, as grpcurl prints and reads it:
-  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ONCE\"}
-  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
-  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ALWAYS\", \"scope\": {\"maxUses\": 3,
-   \"reach\": \"GRANT_REACH_SESSION\", \"expireTime\": \"2030-01-31T12:00:00Z\"}, \"alwaysPatterns\": [\"only this one\"]}
-  {\"promptId\": \"per_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_INSTEAD\",
+With --json, each ChannelResponse of a service is one line of standard output; a prompt that several services of one data directory
+report is printed once. Each line of standard input is a PromptReply. Both are protobuf JSON, as grpcurl prints and reads it:
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\",
+   \"decision\": \"PROMPT_DECISION_ONCE\"}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\",
+   \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\",
+   \"decision\": \"PROMPT_DECISION_ALWAYS\", \"alwaysPatterns\": [\"only this one\"],
+   \"scope\": {\"reach\": \"GRANT_REACH_SESSION\", \"maxUses\": 3,
+             \"expireTime\": \"2030-01-31T12:00:00Z\"}}
+  {\"promptId\": \"per_…\", \"inputDigest\": \"…\",
+   \"decision\": \"PROMPT_DECISION_INSTEAD\",
    \"inputJson\": \"{\\\"command\\\": \\\"ls\\\"}\"}
-  {\"promptId\": \"que_…\", \"inputDigest\": \"…\", \"decision\": \"PROMPT_DECISION_ANSWER\",
+  {\"promptId\": \"que_…\", \"inputDigest\": \"…\",
+   \"decision\": \"PROMPT_DECISION_ANSWER\",
    \"answers\": [{\"values\": [\"one label\"]}]}
-The inputDigest is the one of the prompt: the decision is for exactly the input that was shown.
+
+Each is one line, broken here to be read. The inputDigest is that of the prompt: the decision is for exactly the input that was shown.
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Prompts of all workspaces that you may see, as without --workspace.
@@ -56,7 +62,8 @@ pub(super) struct ApproveArgs {
     /// The name that decisions are recorded under; your user name if none is given.
     #[arg(long, env = "TOOLGATE_NAME", hide_env_values = true)]
     name: Option<String>,
-    /// Ask line by line, as on a terminal that cannot show a screen, or where standard output is none.
+    /// Ask line by line instead of on the whole screen. This is the default where the terminal cannot show a screen or standard
+    /// output is not a terminal.
     #[arg(long)]
     plain: bool,
 }

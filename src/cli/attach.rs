@@ -144,7 +144,7 @@ impl Attached<'_> {
                     sent?;
                 }
                 _ = sizes.recv() => self.resize().await?,
-                () = interrupts.next() => return Ok((Exit::Interrupted, "interrupted; the command goes on".to_owned())),
+                () = interrupts.next() => return Ok((Exit::Interrupted, "interrupted; the command keeps running".to_owned())),
             }
         }
         // What was typed before is still to arrive.
@@ -152,7 +152,7 @@ impl Attached<'_> {
         if let Ok(sent) = tokio::time::timeout(LAST_KEYS, sending).await {
             sent?;
         }
-        Ok((Exit::Completed, "left; the command goes on".to_owned()))
+        Ok((Exit::Completed, "detached; the command keeps running".to_owned()))
     }
 
     /// Gives the call's terminal the size of this one.

@@ -46,7 +46,7 @@ enum AuditCommand {
     Export(ExportArgs),
     /// Find any change, deletion or reordering. Exit code 0 if there is none, 1 with the first that is found.
     Verify(VerifyArgs),
-    /// Show the number and the hash of the last record, to be noted where nobody who can write here can write.
+    /// Show the number and the hash of the last record. Note them in a place that whoever can write here cannot change.
     Head(HeadArgs),
 }
 

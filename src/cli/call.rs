@@ -19,8 +19,8 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
-    CallContext, CallEvent, CallOutcome, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
-    PromptState, ReplyPromptRequest, ReplyResult, ToolDefinition,
+    CallContext, CallEvent, CallOutcome, ExecuteToolRequest, FailureReason, OnDisconnect, OutputMode, Prompt,
+    PromptDecision, ReplyPromptRequest, ReplyResult, ToolDefinition,
 };
 use toolgate_permission::hints::nearest;
 
@@ -32,7 +32,8 @@ use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::prompt;
-use super::terminal::{Look, Terminal, visible};
+use super::rule::Judged;
+use super::terminal::{Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::user::user_name;
 use super::view::{self, CallView};
@@ -47,7 +48,7 @@ pub(super) enum OutputChoice {
     /// Every byte.
     #[default]
     Full,
-    /// The end, where this reader falls behind.
+    /// Skip to the end when this reader falls behind.
     Tail,
     /// Only the result.
     None,
@@ -72,10 +73,10 @@ Examples:
   toolgate call bash command='make test' description='Runs the tests' --exit-code
   toolgate call edit --input-file edit.json --yes
   toolgate call bash command='rm -r build' description='Cleans up' --dry-run
-  git log -1 --format=%B | jq -Rs '{content: ., filePath: \"msg.txt\"}' | toolgate call write --input-file -
+  jq -Rs '{content: ., filePath: \"a.txt\"}' b.txt | toolgate call write --input-file -
 
-Exit codes: 0 completed, 1 failed, 2 invalid, 3 denied or rejected, 4 cancelled or timed out, 5 no server, 6 a person would be
-asked (--dry-run), 8 no such tool, 9 the server refused, 130 interrupted.")]
+Exit codes: 0 completed, 1 failed (a file that is not there, for instance), 2 invalid, 3 denied or rejected, 4 cancelled or timed
+out, 5 no server, 6 a person would be asked (--dry-run), 8 no such tool, 9 the server refused, 130 interrupted.")]
 pub(super) struct CallArgs {
     /// The tool's name; `toolgate tools` lists them.
     tool: String,
@@ -109,7 +110,7 @@ pub(super) struct CallArgs {
     /// Start a service for this call alone, even if one runs that has the folder.
     #[arg(long, conflicts_with = "server")]
     standalone: bool,
-    /// Let the call go on when this program is gone; `toolgate watch` finds it.
+    /// Let the call continue after this program ends; `toolgate watch` shows it.
     #[arg(long)]
     keep: bool,
     /// How much of the running output to show.
@@ -149,13 +150,16 @@ impl CallArgs {
                 "run by the service that already has this folder, {url}; --standalone starts a separate one"
             ));
         }
-        let ended = self.execute(&connection, text, terminal, &mut interrupts).await;
+        let has_files = globals.server.is_none();
+        let ended = self
+            .execute((&connection, has_files), text, terminal, &mut interrupts)
+            .await;
         connection.end(ended).await
     }
 
     async fn execute(
         &self,
-        connection: &Connection,
+        (connection, has_files): (&Connection, bool),
         text: Option<String>,
         terminal: &Terminal,
         interrupts: &mut Interrupts,
@@ -171,10 +175,12 @@ impl CallArgs {
                 () = interrupts.next() => Ok(Exit::Interrupted),
             };
         }
+        let judged = Judged::new(&request, has_files);
         let start = Start::Execute(Box::new(request));
         let mut conversation = Conversation::new(connection, start.call_id(), &self.tool, terminal, &self.prompts);
         conversation.command_exit_code = self.exit_code;
         conversation.is_listed = is_listed;
+        conversation.judged = Some(judged);
         conversation.view.missing = missing;
         let follower = Follower::start(connection.client.clone(), start);
         conversation.run(follower, interrupts, self.keep).await
@@ -286,6 +292,8 @@ pub(super) struct Conversation {
     command_exit_code: bool,
     /// The tool is one of those that are listed for the agent.
     is_listed: bool,
+    /// The call, where it can be found out which rule denies it.
+    judged: Option<Judged>,
     /// A permission that the call asked for was not given. It may complete all the same, with what it has.
     refused: bool,
 }
@@ -319,6 +327,7 @@ impl Conversation {
             child: None,
             command_exit_code: false,
             is_listed: true,
+            judged: None,
             refused: false,
         }
     }
@@ -363,7 +372,9 @@ impl Conversation {
                 Step::Interrupt if interrupted => return Ok(Exit::Interrupted),
                 Step::Interrupt if keep => {
                     let id = &self.call_id;
-                    let how = format!("left; the call goes on: see `toolgate watch {id}` and `toolgate cancel {id}`");
+                    let how = format!(
+                        "the call continues: `toolgate watch {id}` shows it, and `toolgate cancel {id}` cancels it"
+                    );
                     self.view.inform(&how);
                     return Ok(Exit::Interrupted);
                 }
@@ -379,12 +390,17 @@ impl Conversation {
 
     /// Shows an event and does what it asks for.
     async fn handle(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
+        if let (Some(Event::Failed(end)), Some(judged)) = (&event.event, &self.judged)
+            && end.reason() == FailureReason::Denied
+            && !self.terminal.json
+        {
+            self.view.denied_by = judged.denied_by(&self.client).await;
+        }
         let shown = self.view.show(event)?;
         if let Some(Event::Resumed(resumed)) = &event.event {
             let asked = self.waiting.as_ref().map(|prompt| &prompt.request);
             let is_permission = !matches!(asked, Some(Some(Asked::Questions(_))));
-            let decision = resumed.resolution.as_ref().map(|one| one.decision());
-            let is_given = resumed.state() == PromptState::Resolved && decision != Some(PromptDecision::Reject);
+            let is_given = prompt::is_allowed(resumed.state, resumed.resolution.as_ref());
             self.refused |= is_permission && !is_given;
         }
         if let Some(Event::Child(child)) = &event.event {
@@ -418,7 +434,10 @@ impl Conversation {
 
     async fn open(&mut self, prompt: Prompt) -> Result<(), Failure> {
         self.view.rest();
-        self.terminal.inform(&prompt::render(&prompt, self.terminal.err));
+        self.terminal.inform(&match &self.prompts {
+            Prompts::Ask(_) => prompt::render(&prompt, self.terminal.err),
+            Prompts::Allow | Prompts::Refuse(_) | Prompts::Leave => prompt::brief(&prompt, self.terminal.err),
+        });
         let asks_questions = matches!(prompt.request, Some(Asked::Questions(_)));
         self.waiting = Some(prompt.clone());
         match &self.prompts {
@@ -431,20 +450,31 @@ impl Conversation {
                 Ok(())
             }
             Prompts::Allow if asks_questions => {
-                self.terminal
-                    .inform("  dismissed, because --yes does not answer questions");
-                self.reply(&Decision::reject("")).await
+                let why = "because --yes does not answer questions";
+                self.decide(PromptDecision::Reject, why).await
             }
-            Prompts::Allow => {
-                self.terminal.inform("  allowed once, because of --yes");
-                self.reply(&Decision::Once).await
-            }
+            Prompts::Allow => self.decide(PromptDecision::Once, "because of --yes").await,
             Prompts::Refuse(why) => {
-                self.terminal
-                    .inform(&self.terminal.err.text(Look::Red, &format!("  refused, {why}")));
-                self.reply(&Decision::reject("")).await
+                let why = *why;
+                self.decide(PromptDecision::Reject, why).await
             }
         }
+    }
+
+    /// Decides without a person: allows what is asked once, or rejects it. Why is told with what comes of it.
+    async fn decide(&mut self, decision: PromptDecision, why: &'static str) -> Result<(), Failure> {
+        if self.terminal.json {
+            let decided = prompt::decided(decision);
+            self.terminal.inform(&format!("  {decided}, {why}"));
+        }
+        self.view.decides = Some((decision, why));
+        let is_allowed = decision == PromptDecision::Once;
+        let reply = if is_allowed {
+            Decision::Once
+        } else {
+            Decision::reject("")
+        };
+        self.reply(&reply).await
     }
 
     /// Sends what the person answered; a keyboard that is gone refuses.

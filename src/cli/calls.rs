@@ -337,7 +337,7 @@ impl WatchArgs {
                 return Ok(exit);
             }
             if let (false, Some(Event::Waiting(waiting))) = (terminal.json, &event.event) {
-                let prompt = waiting.prompt.iter().map(|prompt| prompt::render(prompt, terminal.err));
+                let prompt = waiting.prompt.iter().map(|prompt| prompt::brief(prompt, terminal.err));
                 prompt.for_each(|prompt| view.inform(&prompt));
             }
         }

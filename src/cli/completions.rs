@@ -11,14 +11,15 @@ use super::terminal::Terminal;
 const WHERE: &str = "\
 Where each shell looks for it:
   bash  toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate
-  zsh   toolgate completions zsh > ~/.zfunc/_toolgate    (with fpath+=~/.zfunc before compinit in ~/.zshrc)
+  zsh   toolgate completions zsh > ~/.zfunc/_toolgate
+        (with fpath+=~/.zfunc before compinit in ~/.zshrc)
   fish  toolgate completions fish > ~/.config/fish/completions/toolgate.fish";
 
 /// For which shell.
 #[derive(Debug, Args)]
 #[command(after_help = WHERE)]
 pub(super) struct CompletionsArgs {
-    /// The shell that reads it.
+    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }

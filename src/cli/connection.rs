@@ -15,7 +15,7 @@ use super::folder;
 use super::globals::Globals;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
-use super::terminal::{Look, Terminal};
+use super::terminal::Terminal;
 use super::words;
 
 /// How often a lost connection is tried again.
@@ -259,8 +259,7 @@ impl Connection {
         match Self::find(globals, workspace).await {
             Found::Fits(found, notice) => {
                 if let Some(notice) = notice {
-                    let mark = terminal.err.text(Look::Yellow, "warning:");
-                    terminal.inform(&format!("{mark} {notice}"));
+                    terminal.warning(&notice);
                 }
                 Ok(*found)
             }

@@ -15,8 +15,7 @@ use super::globals::SERVER_HEADING;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = SERVER_HEADING)]
 pub(super) struct CredentialArgs {
-    /// The token to show to the server. Others can see it in the list of processes: prefer --token-file or the
-    /// variable.
+    /// The token to send to the server. Other users can see it in the process list: prefer --token-file or the variable.
     #[arg(
         long,
         global = true,
@@ -26,7 +25,7 @@ pub(super) struct CredentialArgs {
         conflicts_with = "token_file"
     )]
     token: Option<Token>,
-    /// A file with the token to show to the server.
+    /// A file with the token to send to the server.
     #[arg(
         long,
         global = true,
@@ -35,7 +34,7 @@ pub(super) struct CredentialArgs {
         hide_env_values = true
     )]
     token_file: Option<PathBuf>,
-    /// The authorities that may have signed the server's certificate, PEM. Default: the system's.
+    /// The certificate authorities to trust for the server, PEM. Default: the system's.
     #[arg(
         long,
         global = true,
@@ -44,7 +43,7 @@ pub(super) struct CredentialArgs {
         hide_env_values = true
     )]
     tls_ca: Option<PathBuf>,
-    /// The certificate to show to the server, PEM.
+    /// The client certificate to present to the server, PEM.
     #[arg(
         long,
         global = true,

@@ -23,15 +23,7 @@ const INVALID: &str = "invalid";
 pub(super) async fn show(client: &Client, request: ExecuteToolRequest, terminal: &Terminal) -> Result<Exit, Failure> {
     let tool = request.tool.clone();
     let context = request.context.clone().unwrap_or_default();
-    let request = EvaluateCallRequest {
-        context: request.context,
-        tool: request.tool,
-        arguments: request.arguments.map(|arguments| match arguments {
-            Given::InputJson(text) => Arguments::InputJson(text),
-            Given::Input(fields) => Arguments::Input(fields),
-        }),
-    };
-    let evaluation = client.evaluate_request(request).run().await?;
+    let evaluation = client.evaluate_request(evaluated(request)).run().await?;
     if evaluation.tool == INVALID {
         let known = ListToolsRequest {
             workspace: context.workspace,
@@ -54,6 +46,18 @@ pub(super) async fn show(client: &Client, request: ExecuteToolRequest, terminal:
         }
     }
     Ok(exit(&evaluation))
+}
+
+/// Returns the request to evaluate what another one would execute.
+pub(super) fn evaluated(request: ExecuteToolRequest) -> EvaluateCallRequest {
+    EvaluateCallRequest {
+        context: request.context,
+        tool: request.tool,
+        arguments: request.arguments.map(|arguments| match arguments {
+            Given::InputJson(text) => Arguments::InputJson(text),
+            Given::Input(fields) => Arguments::Input(fields),
+        }),
+    }
 }
 
 fn exit(evaluation: &CallEvaluation) -> Exit {

@@ -31,7 +31,7 @@ pub enum Exit {
     Asked,
     /// A worker had to stop: another run may have its workspaces.
     Replaced,
-    /// There is nothing of the name: no such tool, call, session, output or file.
+    /// There is nothing of the name: no such tool, call, session, output, or file where a command is about files.
     NotFound,
     /// The server refused the request, or failed at it.
     Refused,

@@ -115,7 +115,7 @@ enum Action {
         #[command(flatten)]
         prompts: PromptArgs,
     },
-    /// Move a file, a link or a folder to a path where nothing is.
+    /// Move a file, a link or a folder to a path that does not exist yet.
     Mv {
         /// What to move.
         path: String,
@@ -135,7 +135,7 @@ enum Action {
         #[command(flatten)]
         prompts: PromptArgs,
     },
-    /// Tell what changes below a folder, until interrupted.
+    /// Report changes below a folder, until interrupted.
     Watch {
         /// The folder; without one the workspace's.
         path: Option<String>,

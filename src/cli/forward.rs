@@ -84,7 +84,7 @@ impl ForwardArgs {
                 // Of one that was not opened, or has ended, there is nothing to say.
                 let is_refused = closed.is_err_and(|error| error.code() == Code::PermissionDenied);
                 if is_refused && ended.is_ok() {
-                    terminal.inform("the port stays open as long as its program runs: you may not cancel calls");
+                    terminal.inform("the port stays open as long as its program runs, because you are not allowed to cancel calls");
                 }
             }
             () = interrupts.next() => {}

@@ -55,7 +55,7 @@ impl GatewayArgs {
             // It may wait for its database.
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
-        announce(&Addresses::of_gateway(&gateway), terminal)?;
+        announce(&Addresses::of_gateway(&gateway), None, terminal)?;
         let failed = async { Failure::StartGateway(format!("{:#}", gateway.failed().await)) };
         let failure = until_told(&mut interrupts, &mut hangups, failed).await;
         terminal.inform("draining: a second signal exits at once");

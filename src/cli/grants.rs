@@ -19,7 +19,7 @@ pub(super) struct GrantsArgs {
     /// Only grants of this workspace.
     #[arg(long, value_name = "NAME|DIR")]
     workspace: Option<String>,
-    /// Take this grant back: what it covered is asked again. May be given more than once.
+    /// Revoke this grant: what it covered is asked about again. May be given more than once.
     #[arg(long, value_name = "ID", conflicts_with = "workspace")]
     revoke: Vec<String>,
     /// Show all that is known of this grant, with the prompt that made it.

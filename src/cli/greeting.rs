@@ -21,6 +21,9 @@ const RULES: usize = 160;
 /// So many rules are told of each permission.
 const PATTERNS: usize = 3;
 
+/// What is asked about without a rule, in few words; docs/reference/permissions.md has all of it.
+const BUILT_IN: &str = "ask about .env files, paths outside the workspace, repeated calls and rule files";
+
 /// Where the values begin.
 const COLUMN: usize = 12;
 
@@ -91,15 +94,17 @@ fn rules(tools: &ToolsConfig) -> (String, bool) {
     let global = &tools.agents.global;
     let of_agents = || tools.agents.agents.iter().flat_map(|agent| &agent.rules);
     if global.is_empty() && of_agents().next().is_none() {
-        let text = "no rules: every tool runs without asking; `toolgate init` writes some";
-        return (text.to_owned(), true);
+        let text = format!("only the built-in ones, which {BUILT_IN}; `toolgate init` adds more");
+        return (text, true);
     }
     let restricts = |rule: &Rule| rule.action != Action::Allow;
     if !global.iter().chain(of_agents()).any(restricts) {
-        return (
-            "the rules allow everything: every tool runs without asking".to_owned(),
-            true,
-        );
+        let allows_all = |rule: &Rule| rule.permission == "*" && rule.pattern == "*";
+        if global.iter().any(allows_all) {
+            return ("the rules allow everything: nobody is asked".to_owned(), true);
+        }
+        let text = format!("nothing is asked or denied by your rules; the built-in ones {BUILT_IN}");
+        return (text, true);
     }
     let mut text = in_words(global);
     let agents: Vec<&str> = tools
@@ -152,28 +157,27 @@ fn callers(config: &Config) -> (String, bool) {
     };
     let auth = &config.auth;
     let mut ways = Vec::new();
-    ways.extend(auth.tokens_file.is_some().then_some("a token of the file"));
+    ways.extend(auth.tokens_file.is_some().then_some("a token of auth.tokens_file"));
     ways.extend(auth.jwt.is_some().then_some("a signed token"));
     ways.extend((!auth.certificates.is_empty()).then_some("a certificate"));
     if let Some(unix) = &auth.unix {
         let ways = if ways.is_empty() {
             String::new()
         } else {
-            format!("; who has {}", ways.join(" or "))
+            format!("; anyone with {}", ways.join(" or "))
         };
         return (
-            format!("you, and the group {} by the socket{ways}, {at}", unix.group),
+            format!("you, and the group {} through the socket{ways}, {at}", unix.group),
             false,
         );
     }
     if !ways.is_empty() {
-        return (format!("who has {}, {at}", ways.join(" or ")), false);
+        return (format!("anyone with {}, {at}", ways.join(" or ")), false);
     }
     match config.listen.local_users {
-        LocalUsers::Any if config.listen.tcp.is_some() => (
-            format!("whoever can reach it, {at}: nobody is asked who they are"),
-            true,
-        ),
+        LocalUsers::Any if config.listen.tcp.is_some() => {
+            (format!("anyone who can reach it, {at}, without authentication"), true)
+        }
         LocalUsers::Any | LocalUsers::Same => (format!("you alone, {at}"), false),
     }
 }
@@ -233,7 +237,12 @@ mod tests {
             assert!(told.0.starts_with(expected), "{}", told.0);
             assert_eq!(told.1, stands_out, "{config}");
         };
-        check("{}", "no rules: every tool runs without asking", true);
+        check("{}", "only the built-in ones, which ask about .env files", true);
+        check(
+            r#"{"permission": {"bash": "allow"}}"#,
+            "nothing is asked or denied by your rules; the built-in ones ask about .env files",
+            true,
+        );
         check(r#"{"permission": "allow"}"#, "the rules allow everything", true);
         check(r#"{"permission": {"bash": "ask"}}"#, "bash ask", false);
         check(
@@ -261,7 +270,7 @@ mod tests {
             assert_eq!(callers(&config), (expected.to_owned(), stands_out));
         };
         check(&[], "you alone, on this machine", false);
-        let any = "whoever can reach it, on this machine: nobody is asked who they are";
+        let any = "anyone who can reach it, on this machine, without authentication";
         check(&[("TOOLGATE_LISTEN_LOCAL_USERS", "any")], any, true);
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn arranged(mut command: Command) -> Command {
     let template = format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{listed}\n{{all-args}}{{after-help}}"
     );
-    command
+    flowing(command)
         .mut_subcommands(|command| {
             let talks = !WITHOUT_SERVER.contains(&command.get_name());
             // They are in the groups.
@@ -83,6 +83,33 @@ pub(super) fn arranged(mut command: Command) -> Command {
         })
         .override_usage("toolgate [OPTIONS] <COMMAND>")
         .help_template(template)
+}
+
+/// Has the paragraphs below the help of a command, and of those below it, broken where the terminal is narrow and nowhere else.
+fn flowing(command: Command) -> Command {
+    let text = command.get_after_help().map(|text| joined(&text.to_string()));
+    let command = match text {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command.mut_subcommands(flowing)
+}
+
+/// Joins the lines of each paragraph of a text. A line that is indented is one by itself.
+fn joined(text: &str) -> String {
+    let is_running = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    let mut joined = String::new();
+    let mut before = "";
+    for line in text.lines() {
+        joined.push_str(if is_running(before) && is_running(line) {
+            " "
+        } else {
+            "\n"
+        });
+        joined.push_str(line);
+        before = line;
+    }
+    joined.trim_start_matches('\n').to_owned()
 }
 
 /// Hides the options that say which server is meant, in a command and in those below it.
@@ -99,7 +126,7 @@ fn hidden(command: Command) -> Command {
         .mut_subcommands(hidden)
 }
 
-/// Refuses an option of the command line that has no meaning for its command.
+/// Refuses an option of the command line that cannot be used with its command.
 pub(super) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), Error> {
     let Some((name, mut given)) = matches.subcommand() else {
         return Ok(());
@@ -115,7 +142,7 @@ pub(super) fn check(command: &mut Command, matches: &ArgMatches) -> Result<(), E
         return Ok(());
     };
     let odd = odd.replace('_', "-");
-    let text = format!("--{odd} has no meaning for `{name}`, which talks to no running server");
+    let text = format!("--{odd} cannot be used with `{name}`, which does not connect to a server");
     Err(command.error(ErrorKind::ArgumentConflict, text))
 }
 
@@ -196,6 +223,12 @@ mod tests {
     }
 
     #[test]
+    fn paragraphs_are_joined() {
+        let text = "One\ntwo:\n  three\n  four\nfive\nsix\n\nseven";
+        assert_eq!(joined(text), "One two:\n  three\n  four\nfive six\n\nseven");
+    }
+
+    #[test]
     fn options_without_meaning_are_refused() {
         let read = |words: &[&str]| {
             let mut command = arranged(Cli::command());
@@ -205,8 +238,11 @@ mod tests {
         assert!(read(&["toolgate", "--server", "http://127.0.0.1:1", "calls"]).is_ok());
         assert!(read(&["toolgate", "config"]).is_ok());
         let refused = read(&["toolgate", "config", "--server", "http://127.0.0.1:1"]).unwrap_err();
-        assert!(refused.contains("--server has no meaning for `config`"), "{refused}");
+        assert!(refused.contains("--server cannot be used with `config`"), "{refused}");
         let refused = read(&["toolgate", "--token-file", "t", "serve"]).unwrap_err();
-        assert!(refused.contains("--token-file has no meaning for `serve`"), "{refused}");
+        assert!(
+            refused.contains("--token-file cannot be used with `serve`"),
+            "{refused}"
+        );
     }
 }

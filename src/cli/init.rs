@@ -72,7 +72,7 @@ pub(super) struct InitArgs {
     /// The folder of the project
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
-    /// Do not ask
+    /// Write the file without asking
     #[arg(short, long)]
     yes: bool,
 }

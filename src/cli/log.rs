@@ -1,8 +1,8 @@
 //! Where the log goes: to standard error, without secrets.
 //!
 //! *Invariant:* a message is written at once and whole, so no secret is cut by the way it is written. One that nobody takes is
-//! dropped: whoever starts a service and never reads what it says must not hold it up. While a screen has the terminal, messages are
-//! held back, the latest of them, and written when it is gone.
+//! dropped: whoever starts a service and never reads what it says must not hold it up. While a screen has the terminal, or a
+//! service has not said what it is, messages are held back, the latest of them, and written after that.
 
 use std::io::{self, Stderr, StderrLock, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Bytes of messages that are held back; more push the first ones out.
 const MOST_HELD: usize = 64 * 1024;
 
-/// What a screen holds back, if one has the terminal.
+/// What is held back, if something is.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
 /// Holds messages back until [`release`].
@@ -36,6 +36,22 @@ pub(super) fn hold() {
     HELD.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .get_or_insert_default();
+}
+
+/// Holds messages back as long as it is there.
+pub(super) struct Held;
+
+impl Held {
+    pub(super) fn begin() -> Self {
+        hold();
+        Self
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        release();
+    }
 }
 
 /// Writes what was held back.

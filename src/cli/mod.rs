@@ -10,7 +10,7 @@
 //! | 5 | the server cannot be reached or started |
 //! | 6 | a person would be asked (`call --dry-run`) |
 //! | 7 | a worker ended because another run may have its workspaces |
-//! | 8 | not found: a tool, a call, a session, an output, a file |
+//! | 8 | not found: a tool, a call, a session, an output, or a path given to `files` |
 //! | 9 | the server refused the request, or failed at it |
 //! | 130 | interrupted |
 //!
@@ -30,6 +30,7 @@ mod config;
 mod connection;
 mod consent;
 mod credentials;
+mod diff;
 mod dry_run;
 mod events;
 mod exit;
@@ -58,6 +59,7 @@ mod output;
 mod ports;
 mod prompt;
 mod revert;
+mod rule;
 mod scope;
 mod send;
 mod serve;
@@ -94,7 +96,7 @@ Exit codes:
   5    the server cannot be reached or started
   6    a person would be asked (call --dry-run)
   7    a worker ended because another run may have its workspaces (serve)
-  8    not found: a tool, a call, a session, an output, a file
+  8    not found: a tool, a call, a session, an output, or a path given to `files`
   9    the server refused the request, or failed at it
   130  interrupted
 
@@ -113,7 +115,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write rules for a project that are safe to begin with, and say what was found in it.
+    /// Write a first, safe set of rules for a project, and report what was found in it.
     Init(init::InitArgs),
     /// Run the service until SIGTERM or SIGINT; a second signal exits at once.
     Serve(serve::ServeArgs),
@@ -127,13 +129,13 @@ enum Command {
     Mcp(mcp::McpArgs),
     /// Start an agent for an editor (Agent Client Protocol), with Toolgate's tools and prompts.
     Acp(acp::AcpArgs),
-    /// Tell an MCP client of Toolgate: an entry in its own settings, or out of them.
+    /// Add Toolgate to the settings of an MCP client, or remove it.
     Setup(setup::SetupArgs),
     /// Answer the prompts of a running server in the terminal.
     Approve(approve::ApproveArgs),
     /// List calls, newest first.
     Calls(calls::CallsArgs),
-    /// Watch a call, running or ended. Leaving does not touch it.
+    /// Watch a call, running or ended. Leaving does not affect it.
     Watch(calls::WatchArgs),
     /// Cancel a call and wait for its end.
     Cancel(calls::CancelArgs),
@@ -161,7 +163,7 @@ enum Command {
     Workspaces(workspaces::WorkspacesArgs),
     /// List the workers of a gateway.
     Workers(workers::WorkersArgs),
-    /// Bring the database of the gateways up to date, or look at it.
+    /// Create, update, check or fill the database of the gateways.
     Store(store::StoreArgs),
     /// Stream what happens in the workspaces.
     Events(events::EventsArgs),
@@ -169,11 +171,11 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Print the configuration in force and where each value comes from.
     Config(config::ConfigArgs),
-    /// Ask a running server whether it takes calls, for probes that start a program.
+    /// Ask a running server whether it takes calls, for probes that run a command.
     Health(health::HealthArgs),
     /// Copy this program to a file, for images without `cp`.
     Install(install::InstallArgs),
-    /// Print what a shell reads to complete commands and options.
+    /// Print the completion script for a shell.
     Completions(completions::CompletionsArgs),
     /// Write the manual pages to a directory.
     Man(man::ManArgs),
@@ -196,6 +198,11 @@ impl Cli {
             serves: matches!(self.command, Command::Serve(_) | Command::Gateway(_)),
             ..Terminal::new(self.globals.json, self.globals.color, self.globals.verbose)
         };
+        if self.command.uses_servers() {
+            for warning in service::unknown_variables() {
+                terminal.warning(&warning);
+            }
+        }
         match self.command.run(&self.globals, &terminal).await {
             Ok(exit) => exit,
             Err(Failure::BrokenPipe) => Exit::Completed,
@@ -263,6 +270,22 @@ impl Cli {
 }
 
 impl Command {
+    /// Says whether it is a client, which tells itself of variables that are most likely misspelt. The others report on the whole
+    /// configuration, or read none.
+    fn uses_servers(&self) -> bool {
+        !matches!(
+            self,
+            Self::Init(_)
+                | Self::Serve(_)
+                | Self::Gateway(_)
+                | Self::Store(_)
+                | Self::Config(_)
+                | Self::Install(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+        )
+    }
+
     async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         match self {
             Self::Init(args) => args.run(terminal).await,

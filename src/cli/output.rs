@@ -42,7 +42,7 @@ pub(super) struct OutputArgs {
     /// Delete it. The call's record stays.
     #[arg(long, group = "what")]
     delete: bool,
-    /// Show what is known of it instead of its text.
+    /// Show its details instead of its text.
     #[arg(long, group = "what")]
     info: bool,
 }

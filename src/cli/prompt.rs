@@ -1,8 +1,12 @@
-//! Prompts, shown to a person and answered by key. `patterns` is what an "always" would allow.
+//! Prompts, shown to a person and answered by key. `patterns` is what an "always" would allow, `brief` what is shown of a prompt
+//! where nobody answers it.
 //!
-//! *Invariant:* what is shown is what was sent, whole and with nothing hidden: the reply is for all of it.
+//! *Invariant:* to whoever answers, what is shown is what was sent, whole and with nothing hidden: the reply is for all of it.
 
+mod brief;
 pub(super) mod patterns;
+
+pub(super) use brief::brief;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +33,7 @@ const SUBJECT: usize = 60;
 const EDITABLE: usize = 2_000;
 
 /// Told to whoever leaves what a key has begun.
-const NOTHING_SENT: &str = "  Nothing was sent; the prompt waits for a key.";
+const NOTHING_SENT: &str = "  Nothing was sent. The prompt is still open.";
 
 /// What the keys do, beyond what is always shown.
 const HELP: &str = "  \
@@ -42,10 +46,16 @@ o  allow this once
   t  the same for a time that you choose, also after a restart of the service
   n  the same for a number of requests, also after a restart of the service
   e  write another input, which runs instead of this one (where that is possible)
+  Escape  go back from what a key has begun
   Ctrl-C  cancel the call; in `toolgate approve` and with --keep, leave (open prompts stay open)";
 
 /// Returns the prompt as a person reads it.
 pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
+    rendered(prompt, false, paint)
+}
+
+/// As [`render`]; the choices of questions are shown where nobody is asked for them below.
+fn rendered(prompt: &Prompt, has_choices: bool, paint: Paint) -> String {
     let tool = on_one_line(&prompt.tool);
     let mut text = match &prompt.request {
         Some(prompt::Request::Permission(request)) => {
@@ -63,6 +73,10 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
             for question in &request.questions {
                 let _ = write!(text, "\n  {}", paint.text(Look::Bold, &on_one_line(&question.header)));
                 let _ = write!(text, "\n  {}", indented(&visible(&question.question), "  "));
+                if has_choices {
+                    let _ = write!(text, "\n{}", options(question, paint));
+                    text.truncate(text.trim_end().len());
+                }
             }
             text
         }
@@ -301,7 +315,7 @@ pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) 
 async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let mut answers = Vec::with_capacity(request.questions.len());
     let is_only = request.questions.len() == 1;
-    for question in &request.questions {
+    while let Some(question) = request.questions.get(answers.len()) {
         // The only one was shown with the prompt.
         if !is_only {
             terminal.inform(&format!(
@@ -309,37 +323,42 @@ async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: T
                 terminal.err.text(Look::Bold, &visible(&question.question))
             ));
         }
-        let line = loop {
-            terminal.inform(&choices(question, terminal.err));
-            if let Some(line) = line(&keyboard).await? {
-                break line;
-            }
+        let how = if answers.is_empty() {
+            ""
+        } else {
+            ", Escape for the question before"
         };
-        if line == "!" {
-            return Ok(Decision::reject(""));
+        terminal.inform(&choices(question, how, terminal.err));
+        match keyboard.line().await?.as_deref() {
+            Some("!") => return Ok(Decision::reject("")),
+            Some(line) => answers.push(chosen(line, question)),
+            None => {
+                answers.pop();
+            }
         }
-        answers.push(chosen(&line, question));
     }
     Ok(Decision::Answer(answers))
 }
 
-/// Shows the options of a question, numbered, and how to answer.
-fn choices(question: &Question, paint: Paint) -> String {
-    let mut text = String::new();
-    for (number, option) in (1..).zip(&question.options) {
-        let description = paint.text(Look::Dim, &visible(&option.description));
-        let _ = writeln!(text, "    {number}  {}  {description}", visible(&option.label));
-    }
+/// Shows the options of a question, numbered, and how to answer; `more` is what else can be done.
+fn choices(question: &Question, more: &str, paint: Paint) -> String {
     let how = match (question.options.is_empty(), question.multiple) {
         (true, _) => "your answer",
         (false, true) => "numbers with commas between, or your own answer",
         (false, false) => "a number, or your own answer",
     };
-    let _ = write!(
-        text,
-        "  {}",
-        paint.text(Look::Dim, &format!("{how}; Enter for none, ! to dismiss"))
-    );
+    let how = paint.text(Look::Dim, &format!("{how}; Enter for none, ! to dismiss{more}"));
+    format!("{}  {how}", options(question, paint))
+}
+
+/// Returns the options of a question, numbered, each on a line.
+fn options(question: &Question, paint: Paint) -> String {
+    let mut text = String::new();
+    for (number, option) in (1..).zip(&question.options) {
+        let description = paint.text(Look::Dim, &visible(&option.description));
+        let line = format!("    {number}  {}  {description}", visible(&option.label));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
     text
 }
 
@@ -357,12 +376,6 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
         Some(labels) if question.multiple || labels.len() == 1 => labels,
         Some(_) | None => vec![line.to_owned()],
     }
-}
-
-/// Reads a line; none if there is an Escape in it: whoever pressed that wants to leave, and none of the line is for anybody.
-async fn line(keyboard: &Keyboard) -> io::Result<Option<String>> {
-    let line = keyboard.line().await?;
-    Ok((!line.contains('\u{1b}')).then_some(line))
 }
 
 /// Asks until a key that means something is pressed.
@@ -402,9 +415,9 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                     "Which input, as JSON,"
                 };
                 terminal.inform(&format!(
-                    "  {what} should run instead? (end with Enter; nothing for another key)"
+                    "  {what} should run instead? (Enter runs it, Escape goes back)"
                 ));
-                match edited(input, &line(&keyboard).await?.unwrap_or_default()) {
+                match edited(input, &keyboard.line().await?.unwrap_or_default()) {
                     Some(input) => Decision::Instead(input.into()),
                     None => {
                         terminal.inform(NOTHING_SENT);
@@ -413,14 +426,14 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 }
             }
             't' => {
-                let question = "For how long? (30m, 2h; Enter for another key)";
+                let question = "For how long? (30m, 2h; Escape goes back)";
                 match read_scope(question, scope::lasting, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
                 }
             }
             'n' => {
-                let question = "How many further times? (a number; Enter for another key)";
+                let question = "How many further times? (a number; Escape goes back)";
                 match read_scope(question, scope::times, &keyboard, &terminal).await? {
                     Some(scope) => always(scope),
                     None => continue,
@@ -431,8 +444,8 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 continue;
             }
             'm' => {
-                terminal.inform("  What should the model be told? (end with Enter; Escape and Enter for another key)");
-                match line(&keyboard).await? {
+                terminal.inform("  What should the model be told? (Enter rejects with it, Escape goes back)");
+                match keyboard.line().await? {
                     Some(message) => Decision::reject(message),
                     None => {
                         terminal.inform(NOTHING_SENT);
@@ -454,8 +467,9 @@ async fn read_scope(
 ) -> io::Result<Option<GrantScope>> {
     loop {
         terminal.inform(&format!("  {question}"));
-        let line = line(keyboard).await?.unwrap_or_default();
+        let line = keyboard.line().await?.unwrap_or_default();
         if line.is_empty() {
+            terminal.inform(NOTHING_SENT);
             return Ok(None);
         }
         match read(&line) {
@@ -502,6 +516,12 @@ pub(super) fn decided(decision: PromptDecision) -> String {
         PromptDecision::Instead => "allowed with another input".to_owned(),
         PromptDecision::Unspecified => "decided".to_owned(),
     }
+}
+
+/// Returns whether what was asked is allowed, or answered.
+pub(super) fn is_allowed(state: i32, resolution: Option<&PromptResolution>) -> bool {
+    let is_rejected = resolution.is_none_or(|one| one.decision() == PromptDecision::Reject);
+    PromptState::try_from(state) == Ok(PromptState::Resolved) && !is_rejected
 }
 
 /// Returns how a prompt ended, in words.

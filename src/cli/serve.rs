@@ -1,6 +1,7 @@
 //! `toolgate serve`: the service in the foreground, until a signal.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -9,8 +10,12 @@ use toolgate_server::app::hangup::{Hangup, Hangups};
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
+use super::log::Held;
 use super::service::{Addresses, Flags, Service};
 use super::terminal::{Look, Terminal};
+
+/// Nobody waits longer than that for the first word of a service.
+const USUAL_START: Duration = Duration::from_secs(2);
 
 /// Where the service listens and works. What is not given here is taken from TOOLGATE_* variables, then from the
 /// configuration file, then from the defaults; `toolgate config` shows the result.
@@ -80,16 +85,12 @@ impl ServeArgs {
             session: None,
         };
         let mut service = tokio::select! {
-            started = Service::start(&flags, true) => started?,
+            started = start(&flags, terminal) => started?,
             // It may wait for its gateways.
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
-        if let Some(greeting) = service.greeting() {
-            greeting.show(terminal);
-        }
-        announce(&service.addresses(), terminal)?;
-        // A terminal keeps nothing: there it would only be in the way of what people look for.
-        if !terminal.shows_notes {
+        // A log that programs keep is where the head of the audit is out of reach of whoever can write here.
+        if terminal.logs_messages {
             service.note_audit().await;
         }
         let (stopped, emergency) = (service.stopped(), service.emergency());
@@ -117,6 +118,27 @@ impl ServeArgs {
     }
 }
 
+/// Starts the service, and says what it is and where it listens. People are told of what was found wrong meanwhile after that, unless
+/// the start takes long.
+async fn start(flags: &Flags, terminal: &Terminal) -> Result<Service, Failure> {
+    let mut held = (!terminal.logs_messages).then(Held::begin);
+    let starting = Service::start(flags, true);
+    tokio::pin!(starting);
+    let started = tokio::time::timeout(USUAL_START, &mut starting).await;
+    let service = match started {
+        Ok(service) => service?,
+        Err(_) => {
+            held = None;
+            starting.await?
+        }
+    };
+    if let Some(greeting) = service.greeting() {
+        greeting.show(terminal);
+    }
+    announce(&service.addresses(), held, terminal)?;
+    Ok(service)
+}
+
 /// Waits until a signal, the end of the terminal or a failure says that it is time to end, and returns the failure.
 pub(super) async fn until_told(
     interrupts: &mut Interrupts,
@@ -139,8 +161,9 @@ pub(super) async fn until_told(
     }
 }
 
-/// Says where is listened: for people on standard error, with `--json` for programs on standard output.
-pub(super) fn announce(at: &Addresses, terminal: &Terminal) -> Result<(), Failure> {
+/// Says where is listened: for people on standard error, below which what was `held` back is told, and with `--json` for programs on
+/// standard output.
+pub(super) fn announce(at: &Addresses, held: Option<Held>, terminal: &Terminal) -> Result<(), Failure> {
     for address in at.tcp.iter().chain(&at.unix).chain(&at.admin) {
         terminal.inform(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
@@ -153,6 +176,7 @@ pub(super) fn announce(at: &Addresses, terminal: &Terminal) -> Result<(), Failur
     if let Some(address) = &at.console {
         terminal.inform(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
     }
+    drop(held);
     if terminal.json {
         let mut listening = json!({ "tcp": at.tcp, "unix": at.unix, "console": at.console, "admin": at.admin });
         if let Some(address) = &at.workers {

@@ -86,6 +86,11 @@ pub(super) fn environment() -> Environment {
     Environment::new(variables, cwd)
 }
 
+/// Says which variables look like ours and are none.
+pub(super) fn unknown_variables() -> Vec<String> {
+    toolgate_config::service::unknown_variables(&environment())
+}
+
 fn configuration(error: impl std::error::Error) -> Failure {
     Failure::Configuration(with_causes(&error))
 }
@@ -158,7 +163,9 @@ impl Service {
             // Its port may be taken by the one that stays, and nobody waits for the traces of one command.
             config.telemetry = TelemetryConfig::default();
         }
-        for warning in &config.warnings {
+        // Those of variables a command has told of itself.
+        let told = if stays { Vec::new() } else { unknown_variables() };
+        for warning in config.warnings.iter().filter(|warning| !told.contains(warning)) {
             tracing::warn!("{warning}");
         }
         let claim = stays.then(|| Claim::take(&config.data_dir)).transpose();

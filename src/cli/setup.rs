@@ -38,13 +38,13 @@ const ADDRESSES: [&str; 2] = ["url", "httpUrl"];
 /// Which client, and what to tell it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --server the client starts a service of its own, for the folder in which it starts programs.
-The change is shown, and made when you agree. --json prints the file, the diff and whether it was written.")]
+Without --server, the client starts its own service, for the folder in which it starts programs.
+The change is shown first, and made only if you agree. --json prints the file, the diff and whether the file was written.")]
 pub(super) struct SetupArgs {
     /// The client.
     #[arg(value_enum)]
     client: Client,
-    /// Change the file of the project in this folder, in the place of yours
+    /// Change the settings file of the project in this folder instead of your own
     #[arg(long)]
     project: bool,
     /// The workspace of the entry: its name, or a folder (`.`, or anything with a slash)
@@ -56,10 +56,10 @@ pub(super) struct SetupArgs {
     /// The name of the entry
     #[arg(long, default_value = "toolgate", value_parser = entry_name)]
     name: String,
-    /// Take the entry out
+    /// Remove the entry
     #[arg(long)]
     remove: bool,
-    /// Do not ask
+    /// Make the change without asking
     #[arg(short, long)]
     yes: bool,
 }

@@ -25,14 +25,15 @@ pub(super) struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
-    /// Bring the tables up to date, or make them. It only adds: gateways of the release before go on meanwhile.
+    /// Create the tables, or bring them up to date. It only adds to them, so gateways of the previous release keep working meanwhile.
     Migrate,
     /// Say whether a gateway of this release can use the database. Exit code 0 if it can, 1 if the tables must be migrated first,
     /// 5 if it cannot be reached or used.
     Check,
-    /// Bring the history of a single service into the database, which must be empty: calls with their logs and outputs, prompts, lasting
-    /// grants, journal and audit. The service must be stopped. Calls that had not ended end as lost, but for those that wait for a
-    /// person. All comes, verified, or nothing does; the data directory is left as it is. Exit code 5 if it cannot be brought.
+    /// Import the history of a single service into the database, which must be empty: calls with their logs and outputs, prompts,
+    /// permanent grants, the journal and the audit. Stop the service first. Calls that had not ended are recorded as lost, except those
+    /// that wait for a person. Everything is imported and verified, or nothing is. The data directory is not changed. Exit code 5 if
+    /// the import fails.
     Import(ImportArgs),
 }
 
@@ -41,10 +42,10 @@ struct ImportArgs {
     /// The data directory of the service (`data_dir`).
     #[arg(value_name = "DATA_DIR")]
     data_dir: PathBuf,
-    /// Only say what would be brought.
+    /// Only report what would be imported.
     #[arg(long)]
     dry_run: bool,
-    /// An earlier key of the audit, to verify the chain with beside the configured one. May be given more than once.
+    /// An earlier key of the audit, to verify the chain with in addition to the configured one. May be given more than once.
     #[arg(long, value_name = "FILE")]
     key_file: Vec<PathBuf>,
 }
@@ -84,7 +85,7 @@ impl ImportArgs {
     }
 }
 
-/// Says what was brought, or would be.
+/// Says what was imported, or would be.
 fn tell(imported: &Imported, place: &str, data_dir: &Path, is_tried: bool, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
         let brought = serde_json::to_value(imported).map_err(Failure::Json)?;
@@ -99,7 +100,7 @@ fn tell(imported: &Imported, place: &str, data_dir: &Path, is_tried: bool, termi
         waiting,
         head,
     } = imported;
-    let what = if is_tried { "would be brought" } else { "brought" };
+    let what = if is_tried { "would be imported" } else { "imported" };
     terminal.line(&format!("{place}: {what} from {}", data_dir.display()))?;
     terminal.line(&format!(
         "calls     {}, with {} events and {} changes of files; {lost} had not ended and are lost, {waiting} wait for a person",
@@ -127,10 +128,10 @@ async fn migrate(config: &Config, place: &str, terminal: &Terminal) -> Result<Ex
     let before = store::check(config).await.map_err(|error| unusable(place, &error))?;
     store::migrate(config).await.map_err(|error| unusable(place, &error))?;
     let (was, text) = match before {
-        SchemaState::Older { version: 0 } => (0, "the tables are made".to_owned()),
+        SchemaState::Older { version: 0 } => (0, "created the tables".to_owned()),
         SchemaState::Older { version } => (
             version,
-            format!("the tables are brought up to date, from version {version}"),
+            format!("brought the tables up to date, from version {version}"),
         ),
         SchemaState::Equal | SchemaState::Newer { .. } => (0, "the tables were up to date".to_owned()),
     };

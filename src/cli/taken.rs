@@ -33,8 +33,8 @@ pub(super) fn of_address(taken: &Taken, running: &[Instance]) -> String {
             });
             let holder = holder.unwrap_or_else(|| "a process of another user or container".to_owned());
             format!(
-                "cannot listen on {address}: {holder}, has it. Stop that one, or choose another address: --listen HOST:PORT, where \
-                 port 0 is any free one, or --no-tcp to use the socket only"
+                "cannot listen on {address}, which is in use by {holder}. Stop that process, or choose another address: --listen \
+                 HOST:PORT, where port 0 takes a free one, or --no-tcp to use only the socket"
             )
         }
         Taken::Unix(path) => {
@@ -44,7 +44,8 @@ pub(super) fn of_address(taken: &Taken, running: &[Instance]) -> String {
                 .or_else(|| process_at(path))
                 .unwrap_or_else(|| "a process".to_owned());
             format!(
-                "cannot listen on {}: {holder}, has it. Stop that one, or choose another socket: --socket PATH, or --no-socket",
+                "cannot listen on {}, which is in use by {holder}. Stop that process, or choose another socket: --socket PATH, or \
+                 --no-socket",
                 visible(&path.display().to_string())
             )
         }

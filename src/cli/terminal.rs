@@ -167,6 +167,15 @@ impl Terminal {
         }
     }
 
+    /// Tells a person what is most likely a mistake.
+    pub(super) fn warning(&self, text: &str) {
+        self.inform(&format!(
+            "{} {}",
+            self.err.text(Look::Yellow, "warning:"),
+            visible(text)
+        ));
+    }
+
     /// Writes rows below their headings, columns aligned. On a terminal long cells are cut, but for the first, which is what other
     /// commands take; what does not fit beside the rest is on lines below its row.
     pub(super) fn table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {

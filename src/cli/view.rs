@@ -13,7 +13,7 @@ use toolgate_contract::call_completed::Result as Typed;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{
     Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallOutcome, CallResumed, CallRunning, FailureReason,
-    Timing, Truncation,
+    PromptDecision, Timing, Truncation,
 };
 
 use super::exit::{Exit, Failure};
@@ -85,6 +85,12 @@ pub(super) struct CallView {
     pub(super) answers: bool,
     /// What a person left out of the input, if its arguments are refused; what the service says of that is for models.
     pub(super) missing: Option<String>,
+    /// The rule that denied the call, in words; what the service says of that is for models.
+    pub(super) denied_by: Option<String>,
+    /// What this program itself decides about what is asked, and why, if no person does.
+    pub(super) decides: Option<(PromptDecision, &'static str)>,
+    /// That something was not allowed, until it is told: by the end of the call, if that is the reason for it.
+    refusal: Option<String>,
 }
 
 impl CallView {
@@ -99,6 +105,9 @@ impl CallView {
             outlives,
             answers: false,
             missing: None,
+            denied_by: None,
+            decides: None,
+            refusal: None,
         };
         view.spin();
         view
@@ -128,6 +137,11 @@ impl CallView {
         if self.terminal.json {
             self.terminal.message(event)?;
             return Ok(end_of(event));
+        }
+        if !matches!(&event.event, None | Some(Event::Heartbeat(_) | Event::Failed(_)))
+            && let Some(refusal) = self.refusal.take()
+        {
+            self.inform(&self.terminal.err.text(Look::Dim, &refusal));
         }
         match &event.event {
             None | Some(Event::Heartbeat(_)) => {}
@@ -233,12 +247,17 @@ impl CallView {
 
     fn resumed(&mut self, resumed: &CallResumed) {
         let outcome = prompt::outcome(resumed.state, resumed.resolution.as_ref());
-        self.inform(
-            &self
-                .terminal
-                .err
-                .text(Look::Dim, &format!("prompt {}: {outcome}", resumed.prompt_id)),
-        );
+        let resolution = resumed.resolution.as_ref();
+        let own = self.decides.take();
+        let own = own.filter(|(decision, _)| resolution.is_some_and(|one| one.decision() == *decision));
+        let told = own.map_or(outcome, |(decision, why)| {
+            format!("{}, {why}", prompt::decided(decision))
+        });
+        if prompt::is_allowed(resumed.state, resolution) {
+            self.inform(&self.terminal.err.text(Look::Dim, &told));
+        } else {
+            self.refusal = Some(told);
+        }
         self.spin();
     }
 
@@ -265,11 +284,11 @@ impl CallView {
         self.truncation(end.truncation.as_ref());
         if let Some(count) = background(end) {
             let processes = if count == 1 {
-                "1 process runs"
+                "1 process keeps running"
             } else {
-                &format!("{count} processes run")
+                &format!("{count} processes keep running")
             };
-            self.inform(&format!("{processes} on in the background; toolgate cancel ends that"));
+            self.inform(&format!("{processes} in the background; toolgate cancel ends that"));
         }
         let mark = match end.outcome() {
             CallOutcome::Invalid => self.terminal.err.text(Look::Red, "failed"),
@@ -286,15 +305,39 @@ impl CallView {
     fn failed(&mut self, end: &CallFailed, took: &str) -> Result<(), Failure> {
         self.rest();
         self.end_line()?;
-        let missing = self.missing.as_ref();
-        let missing = missing.filter(|_| end.reason() == FailureReason::InvalidArguments);
-        self.terminal.error(&visible(missing.unwrap_or(&end.error)));
+        let refusal = self.refusal.take();
+        self.terminal.error(&visible(&self.failure(end, refusal, took)));
         self.attachments(&end.attachments);
         self.truncation(end.truncation.as_ref());
-        let reason = words::failure_reason(end.reason);
-        let mark = self.terminal.err.text(Look::Red, "failed");
-        self.summary(&format!("{mark} {}: {reason}", visible(&self.tool)), took);
         Ok(())
+    }
+
+    /// Says how a call failed, and why, to people: what the service says is for models.
+    fn failure(&self, end: &CallFailed, refusal: Option<String>, took: &str) -> String {
+        let Self { tool, missing, .. } = self;
+        match (end.reason(), refusal) {
+            (FailureReason::Rejected | FailureReason::PromptExpired | FailureReason::DoomLoop, Some(refusal)) => {
+                format!("{tool}: {refusal}")
+            }
+            (FailureReason::Denied, _) => {
+                format!("{tool}: denied by {}", self.denied_by.as_deref().unwrap_or("a rule"))
+            }
+            (FailureReason::DoomLoop, None) => format!("{tool}: the same call again and again is not allowed"),
+            (FailureReason::InvalidArguments, _) => missing.clone().unwrap_or_else(|| format!("{tool}: {}", end.error)),
+            (FailureReason::Cancelled, _) => format!("{tool}: cancelled{took}"),
+            (
+                FailureReason::Unspecified
+                | FailureReason::Rejected
+                | FailureReason::PromptExpired
+                | FailureReason::TimedOut
+                | FailureReason::ToolError
+                | FailureReason::Quota
+                | FailureReason::Drained
+                | FailureReason::Lost
+                | FailureReason::Internal,
+                _,
+            ) => format!("{tool} failed{took}: {}", end.error),
+        }
     }
 
     /// Ends an unfinished line before more is written to the same terminal.

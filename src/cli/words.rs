@@ -83,6 +83,18 @@ pub(super) fn workspace_notice(workspace: &WorkspaceInfo) -> Option<String> {
     })
 }
 
+/// What a service says of files whose rules from before count. The contract has no field for it.
+const OLD_RULES: &str = "stay in force";
+
+/// Returns, on one line, why the rules of a workspace are not those that its files have; none if they are.
+pub(super) fn broken_rules(workspace: &WorkspaceInfo) -> Option<String> {
+    let problem = Some(&workspace.problem).filter(|problem| !problem.is_empty());
+    let mut told = problem
+        .into_iter()
+        .chain(workspace.warnings.iter().filter(|text| text.contains(OLD_RULES)));
+    Some(on_one_line(&format!("{}: {}", workspace.name, told.next()?)))
+}
+
 /// Returns the name of an enum's value without that of the enum.
 fn without(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix)

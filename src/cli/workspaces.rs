@@ -52,9 +52,9 @@ enum Action {
         workspace: String,
     },
     /// Create a workspace with a folder of its own, where the operator allows that (`created_workspaces.directory` or, at gateways with a
-    /// database, `cluster.provisioner`). It is empty unless it is said what it is created from.
+    /// database, `cluster.provisioner`). It is empty unless an option says what to create it from.
     Create(CreateArgs),
-    /// Suspend a workspace that was created: nothing of it runs, its files are kept, and its prompts can be answered.
+    /// Suspend a workspace that was created: nothing runs in it, its files are kept, and its prompts can be answered.
     Suspend {
         /// Its name.
         #[arg(value_name = "NAME")]

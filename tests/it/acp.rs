@@ -386,8 +386,8 @@ fn what_it_does_not_know_passes_and_it_ends_as_the_agent_does() {
         let (ended, complaints) = editor.ended().await;
         assert_eq!(ended.code(), Some(7));
         for told in [
-            "the editor says what is no message: no message",
-            "the agent says what is no message: Listening on",
+            "the editor sent something that is not a message: no message",
+            "the agent sent something that is not a message: Listening on",
         ] {
             assert!(complaints.contains(told), "{complaints}");
         }

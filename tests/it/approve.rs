@@ -210,7 +210,7 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         ann.shows("write another input").await;
         ann.press('e').await;
         ann.shows("Which command should run instead?").await;
-        ann.line("echo person >> ran").await;
+        ann.writes("echo person >> ran\n").await;
         ann.shows("allowed with another input").await;
         collect(stream).await.unwrap();
         assert_eq!(ran(&server), ["person"]);
@@ -224,11 +224,14 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         ann.shows("\x1b[32m+three\x1b[0m").await;
         ann.press('m').await;
         ann.shows("What should the model be told?").await;
-        ann.line("never\u{1b}").await;
+        ann.writes("never").await;
+        ann.shows("never").await;
+        ann.writes("\u{1b}").await;
         ann.shows("Nothing was sent").await;
         ann.press('m').await;
         ann.shows("What should the model be told?").await;
-        ann.line("use four").await;
+        // An arrow is not Escape, and what is wrong is taken away again.
+        ann.writes("use five\u{1b}[D\u{17}four\n").await;
         match end_of(&collect(stream).await.unwrap()) {
             call::Ending::Failed(failed) => assert!(failed.error.contains("use four"), "{}", failed.error),
             other => panic!("{other:?}"),
@@ -254,10 +257,10 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
             }
             if let Some(line) = line {
                 ann.shows("(").await;
-                ann.line("nonsense").await;
+                ann.writes("nonsense\n").await;
                 ann.shows("`nonsense` is not a ").await;
                 ann.shows("(").await;
-                ann.line(line).await;
+                ann.writes(&format!("{line}\n")).await;
             }
             collect(stream).await.unwrap();
             let made = grants(&server).await;
@@ -283,7 +286,7 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
         let (stream, prompt) = ask(&server, "question", request("question", question)).await;
         ann.shows("Tabs or spaces?").await;
         ann.shows("Enter for none").await;
-        ann.line("2").await;
+        ann.writes("2\n").await;
         assert_eq!(decided(&server, &prompt).await.0, PromptDecision::Answer);
         match end_of(&collect(stream).await.unwrap()) {
             call::Ending::Completed(completed) => assert!(completed.output.contains("spaces"), "{}", completed.output),

@@ -96,10 +96,17 @@ fn a_misspelt_rule_is_told_by_a_call_that_starts_a_service() {
         let folder = server.folder().join("misspelt");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("opencode.json"), r#"{"permision": {"bash": "ask"}}"#).unwrap();
+        let agents = folder.join(".opencode/agent");
+        std::fs::create_dir_all(&agents).unwrap();
+        let agent = agents.join("rev.md");
+        std::fs::write(&agent, "---\npermission:\n  bsh: ask\n---\nReviews.\n").unwrap();
         let folder = format!("{}/", folder.display());
         let (code, _, err) = server.cli(&["call", "--workspace", &folder, "glob", "pattern=*"]).await;
         assert_eq!(code, 0, "{err}");
         assert!(err.contains("permision") && err.contains("did you mean"), "{err}");
+        // It is told which file has it.
+        let err = err.replace("\\\"", "\"");
+        assert!(err.contains("agent/rev.md: there is no permission \"bsh\""), "{err}");
     });
 }
 
@@ -335,7 +342,7 @@ fn a_call_that_is_kept_outlives_its_command() {
             let output = child.wait_with_output().await.unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(
-                output.status.code() == Some(130) && said.contains("the call goes on"),
+                output.status.code() == Some(130) && said.contains("the call continues"),
                 "{output:?}"
             );
             assert_eq!(server.get(&id).await.state(), CallState::Running);

@@ -201,12 +201,11 @@ fn a_service_says_first_what_it_does_for_whom() {
         for part in [
             "workspace   default = ",
             "/one",
-            "no rules: every tool runs without asking",
+            "rules       only the built-in ones, which ask about .env files",
             "who         you alone, on this machine",
             "sandbox ",
             "console     off",
             "listening on unix:",
-            "audit resumed",
             "call{id=",
             "tool=glob",
             "outcome=\"completed\"",
@@ -217,15 +216,27 @@ fn a_service_says_first_what_it_does_for_whom() {
             rest = &rest[at..];
         }
 
+        assert!(!told.contains("audit") && !told.contains("hash="), "{told}");
+
+        // What is wrong is told below that.
         fs::write(
             person.path("two/opencode.json"),
-            r#"{"permission": {"bash": {"*": "ask", "rm *": "deny"}}}"#,
+            r#"{"permission": {"bash": {"*": "ask", "rm *": "deny"}}, "permision": {}}"#,
         )
         .unwrap();
         let data = person.path("data").display().to_string();
         let args = ["--listen", "127.0.0.1:0", "--console", "--data-dir", &data];
-        let (_other, said) = person.serve("two", &args, &[]).await;
-        let told = fs::read_to_string(said).unwrap();
+        let vars = [("TOOLGATE_LISTEN_TPC", "none")];
+        let (_other, said) = person.serve("two", &args, &vars).await;
+        let mut told = String::new();
+        eventually("what is wrong is told", async || {
+            told = fs::read_to_string(&said).unwrap();
+            told.contains("permision") && told.contains("TOOLGATE_LISTEN_TPC")
+        })
+        .await;
+        assert!(told.starts_with("workspace   default = "), "{told}");
+        let console = told.find("the console is at").expect("it is told");
+        assert!(told.find("WARN").is_some_and(|warning| console < warning), "{told}");
         assert!(told.contains("rules       bash ask, rm * deny\n"), "{told}");
         assert!(told.contains("the console is at http://127.0.0.1:"), "{told}");
     });
@@ -404,7 +415,7 @@ fn mistakes_have_words_and_exit_codes() {
         check(
             &["config", "--server", "http://127.0.0.1:1"],
             2,
-            "has no meaning for `config`",
+            "cannot be used with `config`",
         )
         .await;
         let (_service, _) = person.serve("one", &["--no-tcp"], &[]).await;

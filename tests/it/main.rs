@@ -76,6 +76,7 @@ mod support;
 mod telemetry;
 mod terminals;
 mod tidy;
+mod told;
 mod two_processes;
 mod unanswered;
 mod walls;

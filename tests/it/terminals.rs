@@ -464,7 +464,7 @@ fn attach_shows_types_resizes_and_leaves() {
         types(&server, &id, "other\r").await;
         person.shows("<other>").await;
         person.press_now_all("two\r\x1d");
-        person.shows("left; the command goes on: shell").await;
+        person.shows("detached; the command keeps running: shell").await;
         assert_eq!(person.ended().await, 0);
         assert!(!person.waits_for_key(), "the terminal is as it was");
 
@@ -493,7 +493,7 @@ fn attach_puts_the_terminal_back_however_it_ends() {
         person.shows("ready").await;
         eventually("every key is read", async || person.waits_for_key()).await;
         person.signal(rustix::process::Signal::TERM);
-        person.shows("interrupted; the command goes on").await;
+        person.shows("interrupted; the command keeps running").await;
         assert_eq!(person.ended().await, 130);
         assert!(!person.waits_for_key());
 

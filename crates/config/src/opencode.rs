@@ -57,7 +57,7 @@ pub struct ToolsConfig {
     pub added_names: Vec<AddedName>,
     /// Files of agents that look as if somebody were still writing them.
     pub unfinished: Vec<PathBuf>,
-    layers: Vec<Layer>,
+    pub(super) layers: Vec<Layer>,
     shown: JsonMap,
 }
 
@@ -150,7 +150,7 @@ impl ToolsConfig {
         };
         let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
         Self {
-            added_names: added_names(&agents),
+            added_names: added_names(&agents, &layers),
             unfinished,
             agents,
             written: None,
@@ -304,9 +304,15 @@ pub(super) fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut 
 }
 
 /// Returns the permissions in rules that the service itself does not ask for.
-pub(super) fn added_names(agents: &AgentsConfig) -> Vec<AddedName> {
+pub(super) fn added_names(agents: &AgentsConfig, layers: &[Layer]) -> Vec<AddedName> {
     let of_agents = agents.agents.iter().flat_map(|agent| &agent.rules);
-    hints::added_names(agents.global.iter().chain(of_agents))
+    let names = hints::added_names(agents.global.iter().chain(of_agents)).into_iter();
+    let placed = names.map(|name| {
+        let places = layers.iter().filter(|layer| sources::has_rules_for(layer, name.name()));
+        let places = places.map(|layer| layer.origin.to_string()).collect();
+        name.written_in(places)
+    });
+    placed.collect()
 }
 
 pub(super) fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {

@@ -75,7 +75,7 @@ impl ToolsConfig {
         };
         if agents != self.agents {
             next.written = Some(self.agents.clone());
-            next.added_names = added_names(&agents);
+            next.added_names = added_names(&agents, &self.layers);
             next.agents = agents;
         }
         if merged.get("skills") != self.merged.get("skills") {

@@ -33,6 +33,7 @@ pub use kinds::{MAX_COUNT, Shape};
 pub use layers::{Key, RawConfig};
 pub use resolve::{AuthConfig, Config};
 pub use values::*;
+pub use variables::unknown as unknown_variables;
 
 use layers::Layer;
 

@@ -60,6 +60,19 @@ fn of_rules(value: &JsonMap) -> JsonMap {
     kept
 }
 
+/// Says whether a layer has rules for a permission, for all agents or for one.
+pub(super) fn has_rules_for(layer: &Layer, permission: &str) -> bool {
+    let agents = layer
+        .value
+        .get("agent")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let of_agents = agents.filter_map(|(_, agent)| agent.get("permission"));
+    let mut blocks = layer.value.get("permission").into_iter().chain(of_agents);
+    blocks.any(|block| block.get(permission).is_some())
+}
+
 /// Puts back what files said of rules and agents that were read `before` and are gone now, each where it was. Returns these
 /// files.
 pub(super) fn keep_rules(layers: &mut Vec<Layer>, before: &[Layer]) -> Vec<PathBuf> {

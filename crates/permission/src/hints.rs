@@ -67,6 +67,8 @@ pub struct AddedName {
     name: String,
     /// What it was most likely to be.
     meant: Option<&'static str>,
+    /// What it is written in, if that is known.
+    places: Vec<String>,
 }
 
 impl AddedName {
@@ -75,17 +77,32 @@ impl AddedName {
         wildcard::matches(permission, &self.name)
     }
 
+    /// Returns the same as it is written in these files or variables.
+    #[must_use]
+    pub fn written_in(self, places: Vec<String>) -> Self {
+        Self { places, ..self }
+    }
+
+    /// Returns the name, or the pattern.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns what is said of it while no tool asks for it. Where tools may still come that do, only what is nearly another
     /// name is odd.
     pub fn oddity(&self, may_come: bool) -> Option<String> {
-        let Self { name, meant } = self;
+        let Self { name, meant, places } = self;
+        let places = match places.as_slice() {
+            [] => String::new(),
+            places => format!("{}: ", places.join(", ")),
+        };
         match meant {
             Some(meant) => Some(format!(
-                "there is no permission \"{name}\", unless an added tool has that name: did you mean \"{meant}\"?"
+                "{places}there is no permission \"{name}\", unless an added tool has that name: did you mean \"{meant}\"?"
             )),
             None if may_come => None,
             None => Some(format!(
-                "there is no permission \"{name}\": the rule has no effect unless a tool of that name is added"
+                "{places}there is no permission \"{name}\": the rule has no effect unless a tool of that name is added"
             )),
         }
     }
@@ -103,6 +120,7 @@ pub fn added_names<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Vec<AddedNa
         added.push(AddedName {
             name: name.clone(),
             meant: meant(name),
+            places: Vec::new(),
         });
     }
     added
@@ -249,6 +267,9 @@ mod tests {
         for name in ["*", "bash", "web*", "network", "e?it"] {
             assert!(oddities(&json!({name: "deny"}), false).is_empty(), "{name}");
         }
+        let told = added_names(&rules::from_config(&json!({"bahs": "deny"}), None).unwrap());
+        let told = told[0].clone().written_in(vec!["/w/a.md".to_owned()]).oddity(true);
+        assert!(told.unwrap().starts_with("/w/a.md: there is no permission \"bahs\""));
         let names = added_names(&rules::from_config(&json!({"jira_*": "ask", "bahs": "deny"}), None).unwrap());
         assert!(names[0].stands_for("jira_create") && !names[0].stands_for("bash"));
         assert!(names[1].stands_for("bahs"));

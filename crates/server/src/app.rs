@@ -468,8 +468,7 @@ impl Emergency {
 }
 
 impl Running {
-    /// Notes in the log where the audit goes on. To be called once it has been said where the service listens, which is what people
-    /// look for first.
+    /// Notes in the log where the audit goes on.
     pub async fn note_audit(&self) {
         if self.parts.has_audit {
             log_head(&*self.parts.store, "audit resumed").await;

@@ -47,6 +47,8 @@ pub(super) enum Told {
     },
     /// What became of a reply.
     Replied(Box<PromptReplyResult>),
+    /// Why the rules of a workspace are not those that its files have, or that all are.
+    Rules(Option<String>),
 }
 
 /// The open prompts and the replies on their way.
@@ -125,6 +127,11 @@ impl Desk {
                 let mut told = vec![Told::Refused { url, why }];
                 told.extend(self.nothing_open(sources));
                 told
+            }
+            News::Rules(broken) => {
+                source.broken_rules = broken;
+                let mut all = sources.list.iter();
+                vec![Told::Rules(all.find_map(|source| source.broken_rules.clone()))]
             }
         })
     }

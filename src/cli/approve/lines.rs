@@ -77,7 +77,8 @@ pub(super) async fn serve(
                         | Told::Added(_)
                         | Told::Changed(_)
                         | Told::Ended { .. }
-                        | Told::Replied(_) => {}
+                        | Told::Replied(_)
+                        | Told::Rules(_) => {}
                     }
                 }
             }

@@ -106,6 +106,8 @@ impl Plain {
                 self.dim(&format!("  queued after this one: {}", prompt::subject(prompt)));
             }
             Told::Added(_) => {}
+            Told::Rules(Some(broken)) => self.terminal.warning(broken),
+            Told::Rules(None) => self.terminal.inform("the rules are those of the files again"),
             Told::Changed(prompt) => {
                 let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
                 let by = visible(&by.join(", ")).into_owned();

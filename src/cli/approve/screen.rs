@@ -2,14 +2,13 @@
 //!
 //! The files in reading order: `state` is what is shown and done, `keys` how keys change it, `hints` which keys there are, `always`
 //! and `questions` the steps that take more than one key, `field` a text that is written; `draw` makes a picture of the state,
-//! `content` of a prompt, with `diff` and `risk`, all in `rows` and in the looks of `theme`; `tty` is the terminal, and `editor` the
+//! `content` of a prompt, with `risk`, all in `rows` and in the looks of `theme`; `tty` is the terminal, and `editor` the
 //! program that a person edits with.
 //!
 //! *Invariant:* only this file, `tty` and `editor` touch anything; what the state becomes and what is drawn of it is computed.
 
 mod always;
 mod content;
-mod diff;
 mod draw;
 mod editor;
 mod field;

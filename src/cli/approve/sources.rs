@@ -10,7 +10,9 @@ use std::time::Duration;
 use futures_util::stream::{self, FuturesUnordered, SelectAll};
 use futures_util::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 use toolgate_client::{ChannelEvent, Client, Error, PromptChannel};
 use toolgate_contract::{ChannelOpen, ChannelRequest, ChannelResponse, PromptFilter, PromptReply};
 
@@ -19,9 +21,13 @@ use crate::cli::exit::Failure;
 use crate::cli::globals::Globals;
 use crate::cli::instances::Instance;
 use crate::cli::service;
+use crate::cli::words;
 
 /// How often services are looked for that were started meanwhile.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often services are asked whether their rules are those that their files have.
+const RULES_EVERY: Duration = Duration::from_secs(5);
 
 /// What a service says, or what became of the connection to it.
 pub(super) enum News {
@@ -29,6 +35,8 @@ pub(super) enum News {
     Message(Box<ChannelResponse>),
     Lost,
     Refused(Error),
+    /// Why the rules of a workspace are not those that its files have, or nothing any more.
+    Rules(Option<String>),
 }
 
 type NewsStream = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
@@ -43,6 +51,8 @@ pub(super) struct Source {
     id: String,
     /// Takes replies while there is a connection.
     pub(super) requests: Option<mpsc::Sender<ChannelRequest>>,
+    /// Why the rules of a workspace are not those that its files have.
+    pub(super) broken_rules: Option<String>,
     /// Whether a connection was lost before this one.
     pub(super) is_back: bool,
     /// Whether it has told of all prompts that were open, or refused to, if only before a connection was lost.
@@ -146,13 +156,16 @@ impl Sources {
     fn listen(&mut self, instance: &Instance, client: Client, open: ChannelOpen) {
         let over = CancellationToken::new();
         let index = self.list.len();
-        let news = channel_news(client, open).map(move |news| (index, news));
+        let wanted = open.filter.as_ref().map(|filter| filter.workspace.clone());
+        let rules = rules_news(client.clone(), wanted.unwrap_or_default());
+        let news = stream::select(channel_news(client, open), rules).map(move |news| (index, news));
         self.news
             .push(Box::pin(news.take_until(over.clone().cancelled_owned())));
         self.list.push(Source {
             url: instance.url.clone(),
             id: instance.id.clone(),
             requests: None,
+            broken_rules: None,
             is_back: false,
             is_heard: false,
             is_told: false,
@@ -224,4 +237,34 @@ fn channel_news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> +
         };
         Some((news, channel))
     })
+}
+
+/// Tells when the rules of workspaces begin or cease to be others than their files have. `wanted` are the workspaces, as a filter
+/// names them.
+fn rules_news(client: Client, wanted: String) -> impl Stream<Item = News> + Send {
+    let is_wanted = move |name: &str| {
+        let is_below = wanted.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix));
+        wanted == connection::ALL_WORKSPACES || wanted == name || is_below
+    };
+    let mut looks = tokio::time::interval(RULES_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    stream::unfold(
+        (client, is_wanted, looks, None),
+        |(client, is_wanted, mut looks, told)| async move {
+            loop {
+                looks.tick().await;
+                let workspaces = match client.server_info().await {
+                    Ok(info) => info.workspaces,
+                    // Whoever may answer prompts need not be allowed to see that.
+                    Err(error) if error.code() == Code::PermissionDenied => return None,
+                    Err(_) => continue,
+                };
+                let mut shown = workspaces.iter().filter(|one| is_wanted(&one.name));
+                let broken = shown.find_map(words::broken_rules);
+                if broken != told {
+                    return Some((News::Rules(broken.clone()), (client, is_wanted, looks, broken)));
+                }
+            }
+        },
+    )
 }

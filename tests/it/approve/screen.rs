@@ -409,6 +409,22 @@ fn a_service_that_was_lost_comes_back() {
 }
 
 #[test]
+fn rules_that_cannot_be_used_are_told_as_long_as_it_is_so() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let ann = Person::at(&server, "ann");
+        ann.sees("No open prompts").await;
+        let rules = server.work().join("opencode.json");
+        fs::write(&rules, "{").unwrap();
+        ann.sees("! default: a changed file cannot be used, and the rules from before")
+            .await;
+        ann.sees("opencode.json").await;
+        fs::write(&rules, "{}").unwrap();
+        ann.no_longer_sees("! default").await;
+    });
+}
+
+#[test]
 fn several_services_are_answered_on_one_screen() {
     test(async {
         let first = Server::with(asks()).await;

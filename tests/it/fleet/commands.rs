@@ -51,7 +51,7 @@ fn tables_are_made_and_looked_at() {
             "run `toolgate store migrate`",
         )
         .await;
-        check(&["store", "migrate"], 0, "the tables are made").await;
+        check(&["store", "migrate"], 0, "created the tables").await;
         check(&["store", "migrate"], 0, "the tables were up to date").await;
         check(&["store", "check"], 0, "made ahead").await;
         check(&["--json", "store", "check"], 0, "\"usable\":true").await;

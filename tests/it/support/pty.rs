@@ -159,6 +159,12 @@ impl Pty {
             .contains(LocalModes::ICANON)
     }
 
+    /// Writes a text when the program reads it key by key.
+    pub(crate) async fn writes(&mut self, text: &str) {
+        self.mode(false).await;
+        self.press_now_all(text);
+    }
+
     /// Types a line when the program waits for one.
     pub(crate) async fn line(&mut self, text: &str) {
         self.mode(true).await;

@@ -198,7 +198,7 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
     };
     roles::check(&layers, &keys.cluster, &auth, tls.as_ref())?;
     if is_gateway && layers.has("data_dir") {
-        layers.warn("data_dir has no meaning for a gateway, which keeps nothing: leave it out".to_owned());
+        layers.warn("data_dir has no effect on a gateway, which stores nothing in it: remove it".to_owned());
     }
     roles::check_provisioner(&layers, &keys.cluster, &keys.provisioner)?;
     check_reach(&layers, &listen, [tls.as_ref(), worker_tls.as_ref()], &auth)?;

@@ -18,7 +18,7 @@ const OTHER_VARIABLES: [&str; 14] = [
 ];
 
 /// Returns a sentence for each variable that looks like ours and is none.
-pub(super) fn unknown(env: &Environment) -> Vec<String> {
+pub fn unknown(env: &Environment) -> Vec<String> {
     let known: Vec<String> = KEYS.iter().map(|key| variable_of(key.path)).collect();
     let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
     let ours = env.vars().filter(|(name, _)| name.starts_with("TOOLGATE_"));

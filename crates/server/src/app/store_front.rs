@@ -17,7 +17,7 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::service::Routes;
 use toolgate_config::Config;
-use toolgate_config::service::{SandboxMode, SandboxNetwork};
+use toolgate_config::service::{LogFormat, SandboxMode, SandboxNetwork};
 pub use toolgate_engine::Elsewhere;
 use toolgate_engine::prompts::broker::Broker;
 use toolgate_engine::{Engine, EngineDeps, Rested, WorkspaceRuntime};
@@ -84,7 +84,10 @@ impl StoreFront {
         (entrance, tunnels): (&Entrance, TaskTracker),
         closing: Closing,
     ) -> anyhow::Result<Self> {
-        log_head(&*store, "audit resumed").await;
+        // People look for where it listens first, and their terminals keep nothing.
+        if config.log.format == LogFormat::Json {
+            log_head(&*store, "audit resumed").await;
+        }
         let (policy, approvals) = (settings::prompts(config), settings::approvals(config));
         let broker = Broker::open(store.clone(), instance.clone(), policy, approvals).await;
         let broker = broker.context("cannot read the standing approvals")?;

@@ -74,7 +74,6 @@ impl Always {
     }
 
     pub(super) fn toggle(&mut self) {
-        self.problem = None;
         if let Some(choice) = self.choices.get_mut(self.at) {
             choice.is_chosen = !choice.is_chosen;
         }
@@ -113,7 +112,6 @@ impl Always {
 
     /// Leaves what was begun last; says whether that was the panel itself.
     pub(super) fn leave(&mut self) -> bool {
-        self.problem = None;
         let is_over = self.stage == Stage::Choosing;
         self.stage = Stage::Choosing;
         is_over

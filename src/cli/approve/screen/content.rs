@@ -4,17 +4,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use prost_types::value::Kind;
 use ratatui::text::Line;
 use serde_json::Value;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{PermissionAction, PermissionPart, PermissionRequest, Prompt, QuestionRequest, prompt};
 
-use super::diff;
 use super::questions::Answers;
 use super::risk::{Risk, riskiest};
 use super::rows::{Piece, Rows};
 use super::theme::Theme;
+use crate::cli::diff::{self, FileDiff};
 use crate::cli::prompt::{self as words, is_shown, patterns};
 use crate::cli::terminal::{counted, on_one_line};
 
@@ -42,7 +41,7 @@ pub(super) struct View<'a> {
 
 impl View<'_> {
     /// Says whether a file of the diff is folded.
-    pub(super) fn is_folded(&self, number: usize, file: &diff::FileDiff<'_>) -> bool {
+    pub(super) fn is_folded(&self, number: usize, file: &FileDiff<'_>) -> bool {
         is_folded(self.folds, number, file.is_long())
     }
 }
@@ -105,7 +104,7 @@ fn permission(rows: &mut Rows, content: &mut Content, prompt: &Prompt, request: 
         rows.blank();
         rows.exact("$ ", command, theme.command());
     }
-    let diff = diff_of(request);
+    let diff = diff::of(request);
     if let Some(diff) = diff {
         rows.blank();
         changes(rows, &mut content.files, diff, view);
@@ -198,40 +197,11 @@ fn is_path_told(request: &PermissionRequest, key: &str, value: &Value, has_diff:
     }
 }
 
-/// Returns the diff of what is asked.
-pub(super) fn diff_of(request: &PermissionRequest) -> Option<&str> {
-    let fields = &request.metadata.as_ref()?.fields;
-    ["diff", "patch"].iter().find_map(|key| {
-        let Some(Kind::StringValue(text)) = &fields.get(*key)?.kind else {
-            return None;
-        };
-        Some(text.as_str())
-    })
-}
-
-/// Says how much the diff of a prompt changes, of how many files if there are several; none if it has none.
-pub(super) fn summary(prompt: &Prompt) -> Option<String> {
-    let Some(prompt::Request::Permission(request)) = &prompt.request else {
-        return None;
-    };
-    let files = diff::files(diff_of(request)?);
-    (!files.is_empty()).then(|| summary_of(&files))
-}
-
-fn summary_of(files: &[diff::FileDiff<'_>]) -> String {
-    let sum = |count: fn(&diff::FileDiff<'_>) -> usize| files.iter().map(count).sum::<usize>();
-    let summary = diff::summary(sum(|file| file.added), sum(|file| file.removed));
-    match files.len() {
-        1 => summary,
-        count => format!("{} {summary}", counted(count, "file")),
-    }
-}
-
 fn changes(rows: &mut Rows, files: &mut Vec<usize>, text: &str, view: &View<'_>) {
     let theme = view.theme;
     let all = diff::files(text);
     if all.len() > 1 {
-        rows.flow(2, &[(summary_of(&all), theme.bold())]);
+        rows.flow(2, &[(diff::summary_of(&all), theme.bold())]);
     }
     for (number, file) in all.iter().enumerate() {
         let is_folded = view.is_folded(number, file);
@@ -246,8 +216,21 @@ fn changes(rows: &mut Rows, files: &mut Vec<usize>, text: &str, view: &View<'_>)
         files.push(rows.lines.len());
         rows.flow(2, &row);
         if !is_folded {
-            diff::show(rows, file, theme);
+            lines(rows, file, theme);
         }
+    }
+}
+
+/// Adds the changes of a file below its row.
+fn lines(rows: &mut Rows, file: &FileDiff<'_>, theme: Theme) {
+    for line in &file.lines {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => theme.good(),
+            Some(b'-') => theme.bad(),
+            Some(b'@') => theme.command(),
+            Some(_) | None => theme.plain(),
+        };
+        rows.exact("", line, style);
     }
 }
 

@@ -24,6 +24,9 @@ use crate::cli::terminal::counted;
 /// Most rows of the list of prompts.
 const MOST_LISTED: usize = 5;
 
+/// Most rows of what is wrong with rules.
+const MOST_ALERT: usize = 3;
+
 /// Rows that the prompt keeps, whatever else wants room; the last of them tells what of it has no room.
 const LEAST: usize = 4;
 
@@ -94,6 +97,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: 
     };
     let panel_rows = take(panel.lines.len());
     let upper_rows = take(1);
+    let alert = alert(state, area.width, theme);
+    let alert_rows = take(alert.len());
     let notice_rows = take(notice.len());
     let head_rows = take(1);
     let listed = if state.open.len() > 1 {
@@ -111,10 +116,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, theme: Theme, now: 
     };
     state.drawn = (body.len(), body_rows);
     state.top = state.top.min(body.len().saturating_sub(body_rows));
+    if panel_rows > 0
+        && let Some(marked) = state.content.as_ref().and_then(|(_, content)| content.marked)
+    {
+        // What has begun leaves less room, and no keys to scroll with.
+        state.top = state.top.max((marked + 1).saturating_sub(body_rows)).min(marked);
+    }
     let body: Vec<Line<'static>> = body.iter().skip(state.top).take(body_rows).cloned().collect();
 
     let mut pen = Pen { frame, area, row: 0 };
     pen.lines(vec![head(state, area.width, theme)], head_rows);
+    pen.lines(alert, alert_rows);
     pen.lines(list(state, area.width, theme, now, list_rows), list_rows);
     pen.lines(vec![upper_rule(state, area.width, theme, now)], upper_rows);
     pen.lines(body, body_rows);
@@ -177,6 +189,15 @@ fn head(state: &State, width: u16, theme: Theme) -> Line<'static> {
     let left = format!("toolgate approve · {}", state.name);
     let right = format!("{open}{}", services.unwrap_or_default());
     both(&left, &right, width, theme.bold())
+}
+
+/// Returns what is wrong with rules, on a few rows at most.
+fn alert(state: &State, width: u16, theme: Theme) -> Vec<Line<'static>> {
+    let Some(text) = &state.alert else { return Vec::new() };
+    let mut rows = Rows::new(width, theme);
+    rows.flow(2, &[(format!("! {text}"), theme.alarm())]);
+    rows.lines.truncate(MOST_ALERT);
+    rows.lines
 }
 
 /// Returns so many rows of the list of open prompts, around the one in hand.

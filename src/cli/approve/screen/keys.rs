@@ -14,10 +14,10 @@ use toolgate_client::Decision;
 use toolgate_contract::GrantReach;
 
 use super::always::{Always, Limit, Stage};
-use super::content::{diff_of, is_folded};
-use super::diff;
+use super::content::is_folded;
 use super::field::Field;
 use super::state::{Effect, Now, Page, State, Step};
+use crate::cli::diff::{self, FileDiff};
 use crate::cli::exit::Exit;
 use crate::cli::prompt as words;
 use crate::cli::scope;
@@ -222,6 +222,8 @@ impl State {
         let Step::Always(always) = &mut self.step else {
             return None;
         };
+        // It was about the key before.
+        always.problem = None;
         let decision = match (&mut always.stage, key.code) {
             (_, KeyCode::Esc) => {
                 if always.leave() {
@@ -431,8 +433,8 @@ impl State {
 
 /// Says of each file of a diff whether its changes are long.
 fn long_files(request: &toolgate_contract::PermissionRequest) -> Vec<bool> {
-    diff_of(request)
-        .map(|text| diff::files(text).iter().map(diff::FileDiff::is_long).collect())
+    diff::of(request)
+        .map(|text| diff::files(text).iter().map(FileDiff::is_long).collect())
         .unwrap_or_default()
 }
 
@@ -470,7 +472,7 @@ fn replaced(input: &str, text: &str) -> Result<String, String> {
     match serde_json::from_str::<Value>(&after) {
         Ok(value) if value == before => Err("That is the same; Escape leaves it, and o allows it.".to_owned()),
         Ok(_) => Ok(after),
-        Err(error) => Err(format!("This is no JSON: {error}")),
+        Err(error) => Err(format!("This is not JSON: {error}")),
     }
 }
 

@@ -12,11 +12,12 @@ use toolgate_client::Decision;
 use toolgate_contract::{PermissionRequest, Prompt, PromptResolution, QuestionRequest, ReplyResult, prompt};
 
 use super::always::Always;
-use super::content::{self, Content, Folds};
+use super::content::{Content, Folds};
 use super::field::Field;
 use super::questions::Answers;
 use crate::cli::approve::desk::Told;
 use crate::cli::approve::plain;
+use crate::cli::diff;
 use crate::cli::exit::Exit;
 use crate::cli::prompt as words;
 
@@ -142,6 +143,8 @@ pub(super) struct State {
     /// Whether what is to be decided was drawn since it came into view.
     is_drawn: bool,
     pub(super) notice: Option<(Weight, String)>,
+    /// Why the rules of a workspace are not those that its files have, as long as it is so.
+    pub(super) alert: Option<String>,
     pub(super) history: VecDeque<Past>,
     pub(super) services: Services,
     pub(super) folds: Folds,
@@ -165,6 +168,7 @@ impl State {
             is_drawn: true,
             summaries: HashMap::new(),
             notice: None,
+            alert: None,
             history: VecDeque::new(),
             services: Services::default(),
             folds: Folds::default(),
@@ -265,6 +269,7 @@ impl State {
             Told::Lost => self.problem("lost the connection; reconnecting"),
             Told::Refused { url, why } => self.problem(format!("{url}: {why}")),
             Told::NothingOpen | Told::Added(_) => {}
+            Told::Rules(broken) => self.alert.clone_from(broken),
             Told::Changed(prompt) => {
                 let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
                 let subject = words::subject(prompt);
@@ -361,7 +366,7 @@ impl State {
             .retain(|id, _| open.iter().any(|prompt| prompt.prompt_id == *id));
         for prompt in open {
             if !self.summaries.contains_key(&prompt.prompt_id) {
-                let summary = content::summary(prompt).unwrap_or_default();
+                let summary = diff::summary(prompt).unwrap_or_default();
                 self.summaries.insert(prompt.prompt_id.clone(), summary);
             }
         }

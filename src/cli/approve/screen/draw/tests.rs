@@ -83,6 +83,34 @@ fn keys_are_in_view_at_every_size() {
 }
 
 #[test]
+fn the_mark_stays_in_view_whatever_is_begun() {
+    let mut person = Person::with(vec![command("a", LINE), edit("b", &diff("/w/src/main.rs", 2))]);
+    for height in 12..30 {
+        for keys in ["a", "af", "an", "m", "e"] {
+            person.types(keys);
+            let picture = person.sees(40, height);
+            assert!(picture.contains("\n! asks    git push"), "{height} {keys}\n{picture}");
+            person.presses(KeyCode::Esc);
+            person.presses(KeyCode::Esc);
+            person.presses(KeyCode::Home);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_rules_is_told_above_the_prompts() {
+    let mut person = Person::with(vec![command("a", LINE)]);
+    let told = "default: a changed file cannot be used, and the rules from before stay in force: ".to_owned()
+        + &"x ".repeat(200);
+    person.state.alert = Some(told);
+    let picture = person.sees(80, 24);
+    let begin: Vec<&str> = picture.lines().take(5).collect();
+    assert!(begin[1].starts_with("! default: a changed file"), "{picture}");
+    assert!(begin[4].starts_with("──"), "{picture}");
+    assert!(picture.contains("o once"), "{picture}");
+}
+
+#[test]
 fn what_is_written_stays_in_view() {
     let mut person = Person::with(vec![command("a", LINE)]);
     person.types("m");

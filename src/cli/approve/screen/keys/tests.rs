@@ -204,6 +204,19 @@ fn always_begins_narrow_and_takes_a_second_key_for_good() {
 }
 
 #[test]
+fn what_was_wrong_with_a_key_is_told_until_the_next_one() {
+    let told = "Choose a pattern first";
+    for next in [KeyCode::Char(' '), KeyCode::Down, KeyCode::Char('t'), KeyCode::Esc] {
+        let mut person = Person::with(vec![command("a", "git push")]);
+        person.types("a ");
+        assert_eq!(person.presses(KeyCode::Enter), None);
+        assert!(person.sees(80, 24).contains(told));
+        person.presses(next);
+        assert!(!person.sees(80, 24).contains(told), "{next:?}");
+    }
+}
+
+#[test]
 fn escape_leaves_every_step() {
     for keys in ["m", "mtext", "e", "a", "af", "at", "an3"] {
         let mut person = Person::with(vec![command("a", "git push")]);

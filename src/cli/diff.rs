@@ -1,9 +1,11 @@
-//! Diffs: by file, with what was added and removed, folded or not.
+//! Diffs of prompts: by file, with what was added and removed.
 //!
-//! *Invariant:* every line of a diff belongs to a file and is shown when that is unfolded, except its header, which is the file's row.
+//! *Invariant:* every line of a diff belongs to a file, except its header, which the name of the file stands for.
 
-use super::rows::Rows;
-use super::theme::Theme;
+use prost_types::value::Kind;
+use toolgate_contract::{PermissionRequest, Prompt, prompt};
+
+use super::terminal::counted;
 
 /// Lines of a file's changes up to which they are shown at once.
 const FOLDED_FROM: usize = 400;
@@ -14,13 +16,13 @@ pub(super) struct FileDiff<'a> {
     pub(super) name: String,
     pub(super) added: usize,
     pub(super) removed: usize,
-    lines: Vec<&'a str>,
+    pub(super) lines: Vec<&'a str>,
 }
 
 impl FileDiff<'_> {
     /// Says how much changes: `+3 −1`.
     pub(super) fn summary(&self) -> String {
-        summary(self.added, self.removed)
+        sums(self.added, self.removed)
     }
 
     pub(super) fn is_long(&self) -> bool {
@@ -45,8 +47,37 @@ impl FileDiff<'_> {
 }
 
 /// Says how much changes.
-pub(super) fn summary(added: usize, removed: usize) -> String {
+fn sums(added: usize, removed: usize) -> String {
     format!("+{added} −{removed}")
+}
+
+/// Returns the diff of what is asked.
+pub(super) fn of(request: &PermissionRequest) -> Option<&str> {
+    let fields = &request.metadata.as_ref()?.fields;
+    ["diff", "patch"].iter().find_map(|key| {
+        let Some(Kind::StringValue(text)) = &fields.get(*key)?.kind else {
+            return None;
+        };
+        Some(text.as_str())
+    })
+}
+
+/// Says how much the diff of a prompt changes, of how many files if there are several; none if it has none.
+pub(super) fn summary(prompt: &Prompt) -> Option<String> {
+    let Some(prompt::Request::Permission(request)) = &prompt.request else {
+        return None;
+    };
+    let files = files(of(request)?);
+    (!files.is_empty()).then(|| summary_of(&files))
+}
+
+pub(super) fn summary_of(files: &[FileDiff<'_>]) -> String {
+    let sum = |count: fn(&FileDiff<'_>) -> usize| files.iter().map(count).sum::<usize>();
+    let summary = sums(sum(|file| file.added), sum(|file| file.removed));
+    match files.len() {
+        1 => summary,
+        count => format!("{} {summary}", counted(count, "file")),
+    }
 }
 
 /// Lines of a hunk that are still to come, of the old text and of the new one.
@@ -129,19 +160,6 @@ fn hunk(line: &str) -> Option<Left> {
         old: length('-')?,
         new: length('+')?,
     })
-}
-
-/// Adds the changes of a file below its row.
-pub(super) fn show(rows: &mut Rows, file: &FileDiff<'_>, theme: Theme) {
-    for line in &file.lines {
-        let style = match line.as_bytes().first() {
-            Some(b'+') => theme.good(),
-            Some(b'-') => theme.bad(),
-            Some(b'@') => theme.command(),
-            Some(_) | None => theme.plain(),
-        };
-        rows.exact("", line, style);
-    }
 }
 
 #[cfg(test)]
