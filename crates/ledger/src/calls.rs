@@ -54,7 +54,7 @@ impl LedgerStore {
         record: &CallRecord,
         events: &[CallEvent],
         riding: Option<&Riding<'_>>,
-    ) -> Result<((), u64), StoreError> {
+    ) -> Result<(Created, u64), StoreError> {
         let hold = self.holds.of(&record.origin.workspace).await?;
         let again = self.doubts.begin_append(&record.id);
         let question = AppendEventsRequest {
@@ -69,7 +69,35 @@ impl LedgerStore {
         self.doubts.end_append(&record.id, again, &appended);
         let noted = appended?.noted;
         self.holds.note(record);
-        Ok(((), noted))
+        Ok((Created::New, noted))
+    }
+}
+
+impl LedgerStore {
+    async fn change(
+        &self,
+        is_new: bool,
+        record: &CallRecord,
+        events: &[CallEvent],
+        riding: Option<&Riding<'_>>,
+    ) -> Result<(Created, u64), StoreError> {
+        match is_new {
+            true => self.create(record, events, riding).await,
+            false => self.append_noted(record, events, riding).await,
+        }
+    }
+
+    /// Creates a call or appends to one, with the notes that wait, or behind them if they cannot be stored together.
+    async fn with_notes(&self, is_new: bool, record: &CallRecord, events: &[CallEvent]) -> Result<Created, StoreError> {
+        if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
+            let answer = self.change(is_new, record, events, Some(&riding)).await;
+            if let Some(answer) = riding.settle(answer, &self.holds) {
+                return answer;
+            }
+            self.notes.flush(&self.holds).await?;
+        }
+        let answer = self.change(is_new, record, events, None).await;
+        answer.map(|(created, _)| created)
     }
 }
 
@@ -83,26 +111,12 @@ impl CallLog for LedgerStore {
         self.open_still()?;
         // From now on nobody takes it for one that an earlier run has left.
         let _creates = self.holds.creates(&record.id);
-        if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
-            let answer = self.create(&record, &events, Some(&riding)).await;
-            if let Some(answer) = riding.settle(answer, &self.holds) {
-                return answer;
-            }
-            self.notes.flush(&self.holds).await?;
-        }
-        self.create(&record, &events, None).await.map(|(created, _)| created)
+        self.with_notes(true, &record, &events).await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
         self.open_still()?;
-        if let Some(riding) = self.notes.riding(&self.holds, &record.origin.workspace).await? {
-            let answer = self.append_noted(&record, &events, Some(&riding)).await;
-            if let Some(answer) = riding.settle(answer, &self.holds) {
-                return answer;
-            }
-            self.notes.flush(&self.holds).await?;
-        }
-        self.append_noted(&record, &events, None).await.map(|((), _)| ())
+        self.with_notes(false, &record, &events).await.map(drop)
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {

@@ -2,7 +2,8 @@
 //!
 //! *Invariant:* it is a help only: whoever waits for a change looks now and then all the same. While a gateway is heard that looks more often,
 //! for all its workers, most of these looks cost nothing: what was read before is still so, unless the gateway or this run has changed
-//! something, or it was read too long ago. A worker in which nothing goes on for long hears of nothing: of thousands, most are such.
+//! something, or it was read too long ago. A worker in which nobody waits for a decision hears of nothing: of thousands, most are such,
+//! however many calls they make.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,11 +21,8 @@ use crate::wire::HEARTBEAT;
 /// left by all workers at once.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The shortest pause of a worker in which nothing goes on: nobody waits for what it would hear.
-const IDLE_PAUSE: Duration = Duration::from_secs(3);
-
-/// After how long a worker in which nothing goes on does not listen any more, until something does.
-const RESTS_AFTER: Duration = Duration::from_secs(30);
+/// How long after somebody wanted to know of prompts it is listened on: whoever waits looks more often than that.
+const WANTED: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether there are other workspaces.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,6 +41,10 @@ const UNSEEN: Duration = Duration::from_secs(3);
 #[derive(Default)]
 pub(crate) struct News {
     follows: AtomicBool,
+    /// When somebody wanted to know of prompts last.
+    wanted: Mutex<Option<Instant>>,
+    /// Somebody does.
+    wish: Notify,
     /// When there was a prompt last that the gateway may not have seen.
     unseen: Mutex<Option<Instant>>,
     /// Another one whenever there may have been a change.
@@ -59,6 +61,23 @@ impl News {
     pub(crate) fn is_unseen(&self) {
         *self.unseen.lock() = Some(Instant::now());
         self.come();
+    }
+
+    /// Takes note that somebody wants to know of prompts.
+    pub(crate) fn want(&self) {
+        *self.wanted.lock() = Some(Instant::now());
+        self.wish.notify_one();
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.lock().is_some_and(|wanted| wanted.elapsed() < WANTED)
+    }
+
+    /// Returns when somebody wants to know of prompts.
+    async fn wanted(&self) {
+        while !self.is_wanted() {
+            self.wish.notified().await;
+        }
     }
 
     fn follow(&self, follows: bool) {
@@ -144,10 +163,11 @@ impl<T: Clone> Read<T> {
     }
 }
 
-/// Notifies of changes for as long as it is polled.
+/// Notifies of changes while somebody wants to know of them, for as long as it is polled.
 pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
     let mut pause = PAUSES.0;
     loop {
+        news.wanted().await;
         let workspaces = holds.names();
         if workspaces.is_empty() {
             sleep(LOOK).await;
@@ -158,15 +178,10 @@ pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
                 // There may have been changes while nobody listened.
                 news.follow(true);
                 changed.notify_one();
-                let (mut busy, mut rests) = (Instant::now(), false);
-                loop {
+                while news.is_wanted() && holds.names() == workspaces {
                     match timeout(HEARTBEAT * 3, stream.message()).await {
                         Ok(Ok(Some(said))) => {
                             pause = PAUSES.0;
-                            if !holds.is_idle() {
-                                busy = Instant::now();
-                            }
-                            rests = busy.elapsed() >= RESTS_AFTER;
                             if matches!(said.message, Some(Message::Changed(_))) {
                                 news.come();
                                 changed.notify_one();
@@ -174,25 +189,16 @@ pub(crate) async fn changes(holds: &Holds, (news, changed): (&News, &Notify)) {
                         }
                         Ok(Ok(None) | Err(_)) | Err(_) => break,
                     }
-                    if rests || holds.names() != workspaces {
-                        break;
-                    }
                 }
                 news.follow(false);
-                if rests {
-                    drop(stream);
-                    holds.stirs().await;
+                if !news.is_wanted() {
                     continue;
                 }
                 holds.hurry();
             }
             Err(why) => tracing::debug!(why, "no gateway says when prompts change"),
         }
-        let least = match holds.is_idle() {
-            true => IDLE_PAUSE,
-            false => Duration::ZERO,
-        };
-        sleep(with_chance(pause.max(least))).await;
+        sleep(with_chance(pause)).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
@@ -230,6 +236,18 @@ mod tests {
         assert_eq!((both, remembered(7).await), ((Ok(6), Ok(6)), Ok(6)));
         sleep(APPROVERS_ARE_GOOD).await;
         assert_eq!(remembered(8).await, Ok(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_listened_to_unless_somebody_wants_to_know() {
+        let news = News::default();
+        let begins = async || timeout(WANTED, news.wanted()).await.is_ok();
+        assert!(!begins().await);
+        news.want();
+        assert!(begins().await && news.is_wanted());
+        sleep(WANTED).await;
+        assert!(!news.is_wanted(), "nobody has asked for long");
+        assert!(!begins().await, "and an old wish is none");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::HeaderMap;
@@ -239,17 +239,9 @@ impl Gateways {
             Whom::Everyone => PAUSES.1.max(most / 2),
         };
         loop {
-            let turn = match whom {
-                Whom::One => {
-                    Some(timeout(patience.max(most).saturating_sub(begun.elapsed()), self.turns.acquire()).await)
-                }
-                Whom::Everyone => None,
-            };
-            if let Some(Err(_)) = turn {
-                return Err(StoreError::Unavailable(format!(
-                    "{AT_ONCE} requests of this worker are under way"
-                )));
-            }
+            let turn = self
+                .turn(whom, patience.max(most).saturating_sub(begun.elapsed()))
+                .await?;
             let left = match patience.is_zero() {
                 true => most,
                 false => patience.saturating_sub(begun.elapsed()).min(most),
@@ -284,6 +276,19 @@ impl Gateways {
             }
             sleep(pause).await;
             pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Waits for so long for the turn that a request needs; none if it needs none.
+    async fn turn(&self, whom: Whom, time: Duration) -> Result<Option<SemaphorePermit<'_>>, StoreError> {
+        match whom {
+            Whom::Everyone => Ok(None),
+            Whom::One => match timeout(time, self.turns.acquire()).await {
+                Ok(Ok(turn)) => Ok(Some(turn)),
+                Ok(Err(_)) | Err(_) => Err(StoreError::Unavailable(format!(
+                    "{AT_ONCE} requests of this worker are under way"
+                ))),
+            },
         }
     }
 

@@ -98,8 +98,6 @@ pub(crate) struct Holds {
     doing: Mutex<Work>,
     /// There is something to renew the lease for.
     work: Notify,
-    /// Something goes on again, for whoever waits for that.
-    stirred: Notify,
     /// Until when the lease is renewed often.
     hurry: Mutex<Option<Instant>>,
     /// The workspaces whose calls of earlier runs were taken over, and by which epoch of the hold.
@@ -119,7 +117,6 @@ impl Holds {
             binding: tokio::sync::Mutex::default(),
             doing: Mutex::default(),
             work: Notify::new(),
-            stirred: Notify::new(),
             hurry: Mutex::default(),
             adopted: Mutex::default(),
         }
@@ -190,18 +187,6 @@ impl Holds {
     /// Takes note that so many notes are stored.
     pub(crate) fn has_noted(&self, count: u64) {
         self.noted.store(count, Ordering::Relaxed);
-    }
-
-    /// Says whether nothing goes on.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.doing.lock().is_over()
-    }
-
-    /// Returns when something goes on.
-    pub(crate) async fn stirs(&self) {
-        while self.is_idle() {
-            self.stirred.notified().await;
-        }
     }
 
     /// Returns one of what this run has; one in which something goes on, if there is such.
@@ -281,7 +266,6 @@ impl Holds {
         if was_over {
             // Nobody had to be reached before.
             self.gateways.begin_to_listen();
-            self.stirred.notify_one();
         }
         drop(work);
         self.work.notify_one();

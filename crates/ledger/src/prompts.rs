@@ -88,6 +88,8 @@ impl Prompts for LedgerStore {
     ) -> Result<Vec<Grant>, StoreError> {
         self.open_still()?;
         let hold = self.holds.of(&prompt.workspace).await?;
+        // The decision may come a moment later.
+        self.news.want();
         let again = self.doubts.take(&Key::Prompt(prompt.id.clone())).await;
         let question = OpenPromptRequest {
             holding: Some(wire::holding(&hold)),
@@ -151,6 +153,7 @@ impl Prompts for LedgerStore {
     }
 
     async fn open_prompts(&self) -> Result<Vec<(PromptId, u64)>, StoreError> {
+        self.news.want();
         let workspaces = self.holds.names();
         let question = ListOpenPromptsRequest {
             workspaces: workspaces.clone(),

@@ -2,8 +2,8 @@
 //! runs, and may have a call that waits for a person.
 //!
 //! *Invariant:* each has its own run, secret and workspace, and does in its own time what it would do as a process: it registers at each
-//! gateway and again when that breaks, takes its workspace once, and follows its prompts at the gateway that it prefers: at first, and while a
-//! call goes on in it. What is not simulated is what stays in a worker: commands, files, rules. Several may share a connection, which real
+//! gateway and again when that breaks, takes its workspace once, and follows its prompts at the gateway that it prefers while a call in it
+//! waits for a person. What is not simulated is what stays in a worker: commands, files, rules. Several may share a connection, which real
 //! ones never do: how many is said.
 
 #![allow(dead_code)] // a test and a benchmark share this, and each has its own part of it
@@ -38,8 +38,6 @@ const SILENCE: Duration = Duration::from_secs(15);
 const ANSWER: Duration = Duration::from_secs(10);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 const LONG_PAUSE: Duration = Duration::from_secs(30);
-const IDLE_PAUSE: Duration = Duration::from_secs(3);
-const RESTS_AFTER: Duration = Duration::from_secs(30);
 
 /// How long one attempt may take, and how long is waited before the next.
 const ATTEMPT: Duration = Duration::from_secs(4);
@@ -367,7 +365,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes its workspace, and then follows it.
+    /// Takes its workspace, and follows it once a call waits there.
     async fn work(&self, gateways: Vec<Channel>, facts: &Facts) {
         let (mut preferred, mut pause) = (0, AGAIN.0);
         loop {
@@ -383,6 +381,10 @@ impl Worker {
             pause = (pause * 2).min(AGAIN.1);
         }
         facts.bound.fetch_add(1, Ordering::Relaxed);
+        while !self.is_at_work() {
+            self.stirred.notified().await;
+        }
+        pause = PAUSES.0;
         loop {
             let mut ledger = LedgerServiceClient::new(gateways[preferred % gateways.len()].clone());
             let asked = FollowRequest {
@@ -392,34 +394,25 @@ impl Worker {
                 Ok(Ok(stream)) => {
                     facts.follows.fetch_add(1, Ordering::Relaxed);
                     self.follows.store(true, Ordering::Release);
-                    let rests = self.listen(stream.into_inner()).await;
+                    pause = PAUSES.0;
+                    self.listen(stream.into_inner()).await;
                     self.follows.store(false, Ordering::Release);
                     facts.follows.fetch_sub(1, Ordering::Relaxed);
-                    if rests {
-                        while !self.is_at_work() {
-                            self.stirred.notified().await;
-                        }
-                        continue;
-                    }
                 }
                 Ok(Err(_)) | Err(_) => preferred += 1,
             }
-            sleep(with_chance(IDLE_PAUSE)).await;
+            sleep(with_chance(pause)).await;
+            pause = (pause * 2).min(PAUSES.1);
         }
     }
 
-    /// Counts changes until the stream ends, or nothing goes on for long; says which of both it is.
-    async fn listen(&self, mut stream: Streaming<FollowResponse>) -> bool {
-        let begun = Instant::now();
+    /// Counts changes until the stream ends.
+    async fn listen(&self, mut stream: Streaming<FollowResponse>) {
         while let Ok(Ok(Some(said))) = timeout(SILENCE, stream.message()).await {
             if matches!(said.message, Some(Followed::Changed(_))) {
                 self.changes.fetch_add(1, Ordering::Relaxed);
             }
-            if begun.elapsed() >= RESTS_AFTER && !self.is_at_work() {
-                return true;
-            }
         }
-        false
     }
 }
 
