@@ -31,6 +31,7 @@ mod setup;
 mod simulated;
 mod skew;
 mod told;
+mod watched;
 
 use toolgate_contract::audit_service_client::AuditServiceClient;
 use toolgate_contract::output_service_client::OutputServiceClient;

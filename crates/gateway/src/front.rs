@@ -40,6 +40,7 @@ use crate::parts::{Facts, Parts};
 use crate::pool::Pool;
 use crate::reattach;
 use crate::registry::{ASK_TIMEOUT, Registry};
+use crate::shared::Shared;
 use crate::stored::Asked;
 use crate::table::{Aim, Merge, Own, Try, Way, is_of_running, makes_call, stored, way};
 use crate::tenants::Tenants;
@@ -77,6 +78,7 @@ impl Front {
             agent_sandbox: config.listen.agent_sandbox,
             limit: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
             traffic,
+            shared: Shared::new(tunnels.clone()),
             tunnels,
             metrics,
             hasher: RandomState::new(),
@@ -288,7 +290,8 @@ impl Parts {
         if path == doors::OPEN_PORT {
             return doors::opened(answer?, &worker.name_in_paths(), self.limit).await;
         }
-        reattach::kept(answer?, call, (worker, caller), known, &self.closing)
+        let streams = (path, &self.shared, &self.closing);
+        reattach::kept(answer?, call, (worker, caller), known, streams)
     }
 
     async fn merge(

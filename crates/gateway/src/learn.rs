@@ -79,6 +79,11 @@ async fn ask(worker: &Worker) {
                     "a worker is not used"
                 );
             }
+            let carried = info
+                .limits
+                .as_ref()
+                .map_or(0, |limits| limits.max_streams_per_connection);
+            worker.lines.carry(carried.into());
             *facts = Facts {
                 is_there: true,
                 was_told: false,

@@ -59,6 +59,12 @@ const MAX_SMALL_BYTES: usize = 4 << 20;
 
 const RENEWAL: &str = "RenewLease";
 
+/// Reads what may be in the bucket, for which it waits.
+const READING: &str = "ReadOutput";
+
+/// Those of one principal that are under way: they have turns of their own, so that a bucket that is slow keeps nothing else waiting.
+const MAX_READING: usize = MAX_AT_STORE / 2;
+
 /// Returns how long the message of an RPC may be.
 fn most_bytes(rpc: &str) -> usize {
     match rpc {
@@ -75,6 +81,7 @@ struct Share {
     requests: Arc<Semaphore>,
     renewals: Arc<Semaphore>,
     at_store: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
     bytes: AtomicUsize,
     metrics: Arc<Metrics>,
     allowance: Arc<Allowance>,
@@ -84,16 +91,24 @@ struct Share {
 #[derive(Clone)]
 pub(crate) struct AtStore {
     own: Arc<Semaphore>,
-    all: Arc<Semaphore>,
+    /// None of what is at the store for a small part of its time only.
+    all: Option<Arc<Semaphore>>,
 }
 
 impl AtStore {
     /// Waits for the turn that a request needs; none if it needs none.
-    pub(crate) async fn turn(extensions: &Extensions) -> Result<Option<[OwnedSemaphorePermit; 2]>, Status> {
+    pub(crate) async fn turn(extensions: &Extensions) -> Result<Vec<OwnedSemaphorePermit>, Status> {
         let Some(Self { own, all }) = extensions.get::<Self>().cloned() else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
-        let turns = async { Some([own.acquire_owned().await.ok()?, all.acquire_owned().await.ok()?]) };
+        let turns = async {
+            let mut turns = Vec::with_capacity(2);
+            for semaphore in std::iter::once(own).chain(all) {
+                // It is never closed.
+                turns.extend(semaphore.acquire_owned().await.ok());
+            }
+            turns
+        };
         let too_many = |_| busy("too many requests wait for the store of the gateway".to_owned());
         timeout(TURN, turns).await.map_err(too_many)
     }
@@ -108,6 +123,7 @@ impl Share {
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             renewals: Arc::new(Semaphore::new(MAX_REQUESTS)),
             at_store: Arc::new(Semaphore::new(MAX_AT_STORE)),
+            reading: Arc::new(Semaphore::new(MAX_READING)),
             bytes: AtomicUsize::new(0),
         })
     }
@@ -132,6 +148,18 @@ impl Share {
                  identity of its own",
                 self.principal
             ))),
+        }
+    }
+
+    /// Returns which turns at the store a request needs.
+    fn at_store(&self, rpc: &str, all: Arc<Semaphore>) -> AtStore {
+        let (own, all) = match rpc {
+            READING => (&self.reading, None),
+            _ => (&self.at_store, Some(all)),
+        };
+        AtStore {
+            own: Arc::clone(own),
+            all,
         }
     }
 
@@ -212,8 +240,7 @@ impl Loaded {
                 let share = share?;
                 let turn = share.turn(&rpc).await?;
                 if rpc != RENEWAL {
-                    let own = Arc::clone(&share.at_store);
-                    request.extensions_mut().insert(AtStore { own, all });
+                    request.extensions_mut().insert(share.at_store(&rpc, all));
                 }
                 if stores(&rpc) {
                     share.allowance.draw_records(1);
@@ -326,10 +353,10 @@ mod tests {
         let turns = |most: usize| Arc::new(Semaphore::new(most));
         let (own, all) = (turns(MAX_AT_STORE), turns(MAX_OF_ALL_AT_STORE));
         let mut extensions = Extensions::default();
-        assert!(AtStore::turn(&extensions).await.unwrap().is_none());
+        assert!(AtStore::turn(&extensions).await.unwrap().is_empty());
         extensions.insert(AtStore {
             own: Arc::clone(&own),
-            all: Arc::clone(&all),
+            all: Some(Arc::clone(&all)),
         });
         let others = Arc::clone(&all).acquire_many_owned(MAX_OF_ALL_AT_STORE as u32).await;
         let begun = Instant::now();
@@ -346,6 +373,25 @@ mod tests {
         assert_eq!(all.available_permits(), MAX_OF_ALL_AT_STORE - 1);
         drop(turn);
         assert_eq!(all.available_permits(), MAX_OF_ALL_AT_STORE);
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_the_bucket_takes_no_turn_of_others() {
+        let (share, all) = (share("token:one"), Arc::new(Semaphore::new(MAX_OF_ALL_AT_STORE)));
+        let turn = async |rpc: &str| {
+            let mut extensions = Extensions::default();
+            extensions.insert(share.at_store(rpc, Arc::clone(&all)));
+            AtStore::turn(&extensions).await
+        };
+        let mut reading = Vec::new();
+        for _ in 0..MAX_READING {
+            reading.push(turn(READING).await.unwrap());
+        }
+        let mut others = Vec::new();
+        for _ in 0..MAX_AT_STORE {
+            others.push(turn("AppendEvents").await.unwrap());
+        }
+        assert_eq!(all.available_permits(), MAX_OF_ALL_AT_STORE - MAX_AT_STORE);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! - `front`: the service, which follows the table;
 //! - `parts`: what all answers share;
 //! - `wire`: messages and their frames;
-//! - `facts`, `lines`, `worker`, `learn`, `registry`, `directory`: what a worker said last; the connections to it; one worker; what it says when
-//!   it is asked; whose a workspace is; whose an id is;
+//! - `facts`, `lines`, `worker`, `learn`, `owners`, `registry`, `directory`: what a worker said last; the connections to it; one worker; what it
+//!   says when it is asked; whose a workspace is; all workers; whose an id is;
 //! - `register`, `listed`, `room`, `versions`, `beside`: workers that register themselves; workers as messages have them; how many may register;
 //!   which versions go together; the service for them;
 //! - `bindings`, `pool`: workers that came without a workspace: what each was bound to, and when one is;
@@ -19,14 +19,14 @@
 //!   read through a gateway with a store, which of them may, how that is read and answered, how long it takes at most, how much of each is
 //!   under way, and how much it may store over time, what is done for it beside requests, and who hears of changed prompts;
 //! - `lists`, `pages`: lists of all workers as one, and where each was left off;
-//! - `tenants`: limits of groups of workspaces;
+//! - `counts`, `tenants`: how many things of a name are under way; limits of groups of workspaces;
 //! - `own`: what the gateway answers itself;
 //! - `follow`: a stream of each worker, opened again when it breaks; `streams`, `events`: the prompts and the events of all workers as one
 //!   stream;
 //! - `trusted`: a server that is asked by authorities of its own;
 //! - [`agent_sandbox`]: pods for workspaces in a Kubernetes cluster;
 //! - [`store`], `stored`: the database of a gateway that has one, and what is answered from it;
-//! - `reattach`: streams of calls that go on after a connection broke;
+//! - `shared`, `reattach`: calls that several clients watch; streams of calls that go on after a connection broke;
 //! - `created`, with its parts in `created/`, `webhook`: workspaces that clients create, and a server of the operator's that makes their
 //!   places;
 //! - `doors`: MCP clients and opened ports, which do not speak gRPC.
@@ -34,6 +34,7 @@
 pub mod agent_sandbox;
 mod beside;
 mod bindings;
+mod counts;
 mod created;
 mod directory;
 mod doors;
@@ -54,6 +55,7 @@ mod lines;
 mod listed;
 mod lists;
 mod own;
+mod owners;
 mod pages;
 mod parts;
 mod pool;
@@ -61,6 +63,7 @@ mod reattach;
 mod register;
 mod registry;
 mod room;
+mod shared;
 pub mod store;
 mod stored;
 mod streams;

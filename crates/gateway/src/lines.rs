@@ -18,7 +18,11 @@ const CONNECTION_WINDOW_BYTES: u32 = 40 * 1024 * 1024;
 
 /// The connections to one worker, each made when it is needed.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<Line>>);
+pub(crate) struct Lines {
+    lines: Mutex<Vec<Line>>,
+    /// So many streams the worker lets one connection carry; zero while it has not said.
+    carried: AtomicUsize,
+}
 
 /// One connection, and the streams on it.
 struct Line {
@@ -61,8 +65,12 @@ impl Line {
 impl Lines {
     /// Finds a connection with room for one more stream, or makes one.
     pub(crate) fn with_room(&self, make: impl FnOnce() -> Channel) -> (Channel, Open) {
-        let mut lines = self.0.lock();
-        let at = lines.iter().position(|line| line.streams() < STREAMS);
+        let mut lines = self.lines.lock();
+        let most = match self.carried.load(Ordering::Relaxed) {
+            0 => STREAMS,
+            carried => carried.min(STREAMS),
+        };
+        let at = lines.iter().position(|line| line.streams() < most);
         let at = at.unwrap_or_else(|| {
             lines.push(Line {
                 channel: make(),
@@ -84,14 +92,21 @@ impl Lines {
         found
     }
 
+    /// Takes note of how many streams the worker lets one connection carry: one more would wait there until another one ends, which may be
+    /// never.
+    pub(crate) fn carry(&self, most: i64) {
+        self.carried
+            .store(usize::try_from(most).unwrap_or_default(), Ordering::Relaxed);
+    }
+
     /// Has new streams go on new connections.
     pub(crate) fn leave(&self) {
-        self.0.lock().clear();
+        self.lines.lock().clear();
     }
 
     /// Closes those on which nothing goes on; `at_once` also those on which something has since this was called last.
     pub(crate) fn hang_up(&self, at_once: bool) {
-        let mut lines = self.0.lock();
+        let mut lines = self.lines.lock();
         lines.retain_mut(|line| {
             let was_idle = std::mem::replace(&mut line.is_idle, true);
             line.streams() > 0 || !(was_idle || at_once)
@@ -103,12 +118,12 @@ impl Lines {
 
     /// Says whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.lines.lock().is_empty()
     }
 
     /// Returns how many streams there are.
     pub(crate) fn streams(&self) -> usize {
-        self.0.lock().iter().map(Line::streams).sum()
+        self.lines.lock().iter().map(Line::streams).sum()
     }
 }
 
@@ -163,10 +178,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_connection_carries_no_more_than_the_worker_lets_it() {
+        let endpoint = Endpoint::from_static("http://127.0.0.1:1");
+        let lines = Lines::default();
+        for (told, expected) in [(2, 3), (0, 1), (i64::MAX, 1), (1, 5)] {
+            lines.carry(told);
+            let open: Vec<_> = (0..5).map(|_| lines.with_room(|| endpoint.connect_lazy())).collect();
+            assert_eq!((lines.lines.lock().len(), lines.streams()), (expected, 5), "{told}");
+            drop(open);
+            lines.leave();
+        }
+    }
+
+    #[tokio::test]
     async fn what_a_crowd_needed_is_not_kept() {
         let endpoint = Endpoint::from_static("http://127.0.0.1:1");
         let lines = Lines::default();
-        let connections = || lines.0.lock().len();
+        let connections = || lines.lines.lock().len();
         let crowd: Vec<_> = (0..3 * STREAMS)
             .map(|_| lines.with_room(|| endpoint.connect_lazy()))
             .collect();

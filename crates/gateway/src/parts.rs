@@ -21,6 +21,7 @@ use crate::created::Created;
 use crate::directory::Directory;
 use crate::pool::Pool;
 use crate::registry::Registry;
+use crate::shared::Shared;
 use crate::tenants::Tenants;
 use crate::worker::Worker;
 
@@ -46,6 +47,8 @@ pub(crate) struct Parts {
     pub(crate) traffic: Arc<Traffic>,
     /// Connections that go through for as long as both sides like.
     pub(crate) tunnels: TaskTracker,
+    /// Calls that several clients watch.
+    pub(crate) shared: Shared,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
     /// Makes of secrets what may be written down: nobody else has its keys.

@@ -1,6 +1,8 @@
 //! Streams of calls that go on after the connection to the worker broke: the gateway watches the call again, from the last event that
 //! the client has.
 //!
+//! Several who watch the same call share the stream of its worker, once each has read as far as that.
+//!
 //! *Invariant:* a client gets whole messages only, each once. If the worker stays away, or the gateway stops, the stream ends as such,
 //! never as an end of the call.
 
@@ -17,7 +19,7 @@ use tonic::codegen::http::header::{CONTENT_TYPE, HeaderValue, TE};
 use tonic::codegen::http::{Request, Response};
 use tonic::{Code, Status};
 use toolgate_contract::{
-    CallEvent, ExecuteToolRequest, GetCallRequest, RevertCallRequest, RunToolRequest, WatchCallRequest,
+    CallEvent, ExecuteToolRequest, GetCallRequest, OutputMode, RevertCallRequest, RunToolRequest, WatchCallRequest,
     WatchCallResponse, call_event,
 };
 use toolgate_server::app::store_front::{Named, StoreFront};
@@ -26,6 +28,7 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_telemetry::Metrics;
 
+use crate::shared::{Next, Reader, Shared, Watching};
 use crate::wire::{framed, gone, streaming, whole_frames};
 use crate::worker::Worker;
 
@@ -74,6 +77,24 @@ impl Call {
         Some(Self { watch })
     }
 
+    /// Says whether all who watch the call like this are told the same.
+    fn may_be_shared(&self, path: &str) -> bool {
+        let all_output = [OutputMode::Unspecified, OutputMode::Full].contains(&self.watch.output());
+        path == WATCH && all_output
+    }
+
+    /// Returns how far a message brings whoever has read as far as this.
+    fn position(before: i64, message: &Bytes) -> i64 {
+        let mut call = Self {
+            watch: WatchCallRequest {
+                after_sequence: before,
+                ..WatchCallRequest::default()
+            },
+        };
+        call.read(message);
+        call.watch.after_sequence
+    }
+
     /// Notes the last message that was handed on. All three RPCs have the event in the same field.
     fn read(&mut self, message: &[u8]) {
         let Ok(WatchCallResponse { event: Some(event) }) = WatchCallResponse::decode(message) else {
@@ -103,17 +124,19 @@ pub(crate) fn kept(
     call: Option<Call>,
     (worker, caller): (Arc<Worker>, OnBehalf),
     (metrics, store): (&Arc<Metrics>, Option<&StoreFront>),
-    closing: &Closing,
+    (path, shared, closing): (&str, &Shared, &Closing),
 ) -> Result<Response<Body>, Status> {
     let Some(call) = call.filter(|_| !response.headers().contains_key("grpc-status")) else {
         return Ok(response);
     };
     let (head, body) = response.into_parts();
+    let may_be_shared = call.may_be_shared(path);
     let following = Following {
+        watching: may_be_shared.then(|| shared.watch(&worker.name, &call.watch.call_id)),
         call,
         worker,
         caller,
-        body: Some(body),
+        source: Source::Own(body),
         read: BytesMut::new(),
         last: None,
         lost: None,
@@ -155,7 +178,8 @@ pub(crate) async fn run_on(
         call: Call { watch },
         worker: worker.clone(),
         caller: caller.clone(),
-        body: None,
+        watching: None,
+        source: Source::None,
         read: BytesMut::new(),
         last: None,
         lost: Some((Instant::now(), PAUSES.0)),
@@ -193,12 +217,22 @@ fn question(path: &'static str, message: &impl prost::Message) -> Result<Request
     request.map_err(|error| Status::internal(error.to_string()))
 }
 
+/// Where messages come from.
+enum Source {
+    /// From nowhere, while the worker is away.
+    None,
+    Own(Body),
+    /// One that others read, too.
+    Shared(Reader),
+}
+
 struct Following {
     call: Call,
     worker: Arc<Worker>,
     caller: OnBehalf,
-    /// None while the worker is away.
-    body: Option<Body>,
+    /// None if its stream cannot be shared, or not any more.
+    watching: Option<Watching>,
+    source: Source,
     /// What of a message has come.
     read: BytesMut,
     /// The last message, which is looked at only if the connection breaks.
@@ -214,9 +248,29 @@ impl Following {
     /// Returns the next messages, none at the end of the stream.
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
-            let Some(body) = &mut self.body else {
-                self.attach().await?;
-                continue;
+            let body = match &mut self.source {
+                Source::Own(body) => body,
+                Source::Shared(reader) => {
+                    match reader.next(self.call.watch.after_sequence).await {
+                        Next::Frames(frames, last) => {
+                            (self.call.watch.after_sequence, self.lost) = (last, None);
+                            return Ok(Some(frames));
+                        }
+                        Next::Ended(status) if status.code() == Code::Ok => return Ok(None),
+                        Next::Ended(status) if !is_passing(&status) => return Err(status),
+                        Next::Ended(_) | Next::Broken => self.lose(),
+                        Next::Behind => {
+                            // It was not lost, and need not wait.
+                            (self.watching, self.source) = (None, Source::None);
+                            self.lost = Some((Instant::now(), Duration::ZERO));
+                        }
+                    }
+                    continue;
+                }
+                Source::None => {
+                    self.attach().await?;
+                    continue;
+                }
             };
             match body.frame().await {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -224,6 +278,7 @@ impl Following {
                         self.read.extend_from_slice(&data);
                         if let Some((frames, last)) = whole_frames(&mut self.read) {
                             (self.last, self.lost) = (Some(last), None);
+                            self.share();
                             return Ok(Some(frames));
                         }
                         if self.read.len() > MAX_PART_BYTES {
@@ -248,8 +303,34 @@ impl Following {
         }
     }
 
+    /// Goes on with the stream that others read, if there are such and no part of a message has come.
+    fn share(&mut self) {
+        let Some(watching) = self
+            .watching
+            .as_ref()
+            .filter(|one| one.is_shared() && self.read.is_empty())
+        else {
+            return;
+        };
+        if let Some(last) = self.last.take() {
+            self.call.read(&last);
+        }
+        let Ok(question) = self.question() else { return };
+        let (worker, entry) = (self.worker.clone(), self.caller.entry());
+        let open = async move {
+            let answer = worker.pass(question, &entry).await?;
+            match Status::from_header_map(answer.headers()) {
+                None => Ok(answer.into_body()),
+                Some(status) => Err(status),
+            }
+        };
+        if let Some(reader) = watching.join(self.call.watch.after_sequence, Call::position, open) {
+            self.source = Source::Shared(reader);
+        }
+    }
+
     fn lose(&mut self) {
-        (self.body, self.read) = (None, BytesMut::new());
+        (self.source, self.read) = (Source::None, BytesMut::new());
         if let Some(last) = self.last.take() {
             self.call.read(&last);
         }
@@ -264,25 +345,27 @@ impl Following {
             return Err(gone(&self.worker.name));
         }
         sleep(pause).await;
-        self.lost = Some((since, (pause * 2).min(PAUSES.1)));
+        self.lost = Some((since, (pause * 2).clamp(PAUSES.0, PAUSES.1)));
         if self.go_on_from_store(since).await? {
             return Ok(());
         }
         let answer = self.worker.pass(self.question()?, &self.caller.entry()).await;
-        self.take(answer, "attached")
+        self.take(answer, (!pause.is_zero()).then_some("attached"))
     }
 
     fn question(&self) -> Result<Request<Body>, Status> {
         question(WATCH, &self.call.watch)
     }
 
-    /// Goes on with an answer, or says why that cannot be.
-    fn take(&mut self, answer: Result<Response<Body>, Status>, how: &'static str) -> Result<(), Status> {
+    /// Goes on with an answer, which is counted like this if the worker was away, or says why that cannot be.
+    fn take(&mut self, answer: Result<Response<Body>, Status>, how: Option<&'static str>) -> Result<(), Status> {
         let status = match answer {
             Ok(response) => match Status::from_header_map(response.headers()) {
                 None => {
-                    self.metrics.gateway_reattached(how);
-                    self.body = Some(response.into_body());
+                    if let Some(how) = how {
+                        self.metrics.gateway_reattached(how);
+                    }
+                    self.source = Source::Own(response.into_body());
                     return Ok(());
                 }
                 Some(status) => status,
@@ -311,7 +394,9 @@ impl Following {
             return Ok(false);
         }
         let answer = store.answer_for(&self.caller, self.question()?).await;
-        self.take(Ok(answer), "stored")?;
+        self.take(Ok(answer), Some("stored"))?;
+        // The worker's stream is no more, or ends.
+        self.watching = None;
         Ok(true)
     }
 }

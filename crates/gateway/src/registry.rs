@@ -5,13 +5,12 @@
 //! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. Where there is a store, one that has registered
 //! itself has what no other run holds there, and gives way at once to who does. What a worker may not have does not count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,8 +20,8 @@ use toolgate_server::grpc::auth::OnBehalf;
 use toolgate_server::grpc::status;
 use toolgate_store::ledger::Ledger;
 
-use crate::facts::Facts;
 use crate::learn::learn;
+use crate::owners::{Owners, Pauses};
 use crate::wire::gone;
 use crate::worker::Worker;
 
@@ -47,9 +46,6 @@ const ASKED_AT_ONCE: usize = 512;
 /// How long a connection to a worker is kept that nobody uses: once to twice this time.
 const IDLE: Duration = Duration::from_secs(6);
 
-/// How long a worker that has registered itself, and is away, keeps a workspace that another one has.
-const HANDOVER: Duration = Duration::from_secs(10);
-
 /// How long a worker that has registered itself is remembered when it is away.
 pub(crate) const MEMORY: Duration = Duration::from_secs(300);
 
@@ -57,12 +53,10 @@ pub(crate) const MEMORY: Duration = Duration::from_secs(300);
 pub(crate) struct Registry {
     /// In the order of their names. Replaced as a whole.
     workers: watch::Sender<Arc<[Arc<Worker>]>>,
-    /// Whose each workspace is, by the names of workers.
-    owners: RwLock<BTreeMap<String, String>>,
+    /// Whose each workspace is.
+    owners: Owners,
     /// When the last round of questions to all workers began.
     asked: tokio::sync::Mutex<Option<Instant>>,
-    /// What was reported already: workspaces that are not served of a worker.
-    contested: Mutex<BTreeSet<(String, String, String)>>,
     /// Knows which runs hold workspaces, if there is a store.
     ledger: Option<Arc<dyn Ledger>>,
 }
@@ -72,9 +66,8 @@ impl Registry {
         workers.sort_by(|one, other| one.name.cmp(&other.name));
         Self {
             workers: watch::Sender::new(workers.into_iter().map(Arc::new).collect()),
-            owners: RwLock::default(),
+            owners: Owners::default(),
             asked: tokio::sync::Mutex::default(),
-            contested: Mutex::default(),
             ledger,
         }
     }
@@ -142,7 +135,6 @@ impl Registry {
             let has_seat = worker.registration.read().as_ref().is_none_or(|one| one.seat.is_some());
             !has_seat && worker.facts.read().is_away_for(MEMORY)
         };
-        self.contested.lock().retain(|(name, ..)| self.named(name).is_some());
         self.workers.send_if_modified(|workers| {
             let is_some_gone = workers.iter().any(is_gone);
             if is_some_gone {
@@ -204,7 +196,7 @@ impl Registry {
             .await;
         self.forget();
         let holders = self.holders().await;
-        self.share_out(&holders);
+        self.share_out(&holders).await;
         *asked = Some(began);
     }
 
@@ -238,13 +230,15 @@ impl Registry {
         let Some(ledger) = &self.ledger else {
             return HashMap::new();
         };
-        let mut names: BTreeSet<String> = BTreeSet::new();
+        let (mut names, mut pauses) = (Vec::new(), Pauses::default());
         for worker in self.workers().iter() {
+            pauses.one_more().await;
             let workspaces = worker.facts.read().workspaces.clone();
             let its_own = workspaces.iter().filter(|one| worker.may_have(&one.name));
             names.extend(its_own.map(|one| one.name.clone()));
         }
-        let names: Vec<String> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
         if names.is_empty() {
             return HashMap::new();
         }
@@ -258,121 +252,24 @@ impl Registry {
         }
     }
 
-    /// Says whose each workspace is, and of each worker which ones are not. Of some it is known which run holds them.
-    fn share_out(&self, holders: &HashMap<String, InstanceId>) {
-        let workers = self.workers();
-        let facts: Vec<Facts> = workers.iter().map(|worker| worker.facts.read().clone()).collect();
-        // One that the configuration lists does not say which run it is.
-        let is_held_by_another = |worker: &Worker, name: &str| {
-            let registration = worker.registration.read();
-            let run = holders.get(name).zip(registration.as_ref());
-            run.is_some_and(|(holder, one)| one.run != holder.as_str())
-        };
-        let places: HashMap<&str, usize> = workers.iter().map(|worker| worker.name.as_str()).zip(0..).collect();
-        let mut claims: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (at, (worker, facts)) in workers.iter().zip(&facts).enumerate() {
-            let names = facts.workspaces.iter().map(|one| one.name.as_str());
-            for name in names.filter(|name| worker.may_have(name) && !is_held_by_another(worker, name)) {
-                claims.entry(name).or_default().push(at);
-            }
-        }
-        let who_has = |name: &str| claims.get(name).map_or(&[][..], Vec::as_slice);
-        let mut owners = self.owners.write();
-        owners.retain(|name, owner| {
-            let Some(at) = places.get(owner.as_str()).copied() else {
-                return false;
-            };
-            let is_wanted = || who_has(name).iter().any(|other| *other != at && facts[*other].is_there);
-            let is_over = !workers[at].is_listed() && facts[at].is_away_for(HANDOVER);
-            who_has(name).contains(&at) && !(is_over && is_wanted())
-        });
-        for (name, run) in holders {
-            let holds = |worker: &Worker| {
-                let registration = worker.registration.read();
-                registration.as_ref().map(|one| one.run == run.as_str())
-            };
-            // One that the configuration lists does not say which run it is.
-            let owner = owners.get(name).and_then(|owner| places.get(owner.as_str()));
-            if owner.is_some_and(|at| holds(&workers[*at]) != Some(false)) {
-                continue;
-            }
-            let mut all = who_has(name).iter().map(|at| (&workers[*at], &facts[*at]));
-            if let Some((holder, _)) = all.find(|(worker, facts)| facts.is_there && holds(worker) == Some(true)) {
-                owners.insert(name.clone(), holder.name.clone());
-            }
-        }
-        for (worker, facts) in workers.iter().zip(&facts) {
-            let mut not_served = Vec::new();
-            let registration = worker.registration.read().clone();
-            let said = registration.iter().flat_map(|one| one.said.iter());
-            let mut names: BTreeSet<&String> = said.collect();
-            let found: BTreeSet<&String> = facts.workspaces.iter().map(|one| &one.name).collect();
-            names.extend(&found);
-            for name in names {
-                if let Some(one) = registration.as_ref().filter(|one| !one.may_have.contains(name)) {
-                    let why = format!(
-                        "the worker {} may not have it: the workspaces of {} at the gateway do not include it",
-                        worker.name, one.principal
-                    );
-                    not_served.push((name.clone(), why));
-                    continue;
-                }
-                if is_held_by_another(worker, name) {
-                    let why = "another run of a worker holds it in the store, and nothing else is stored for it";
-                    not_served.push((name.clone(), why.to_owned()));
-                    continue;
-                }
-                // One that it is said to have and does not show is not given away.
-                let owner = match found.contains(name) && facts.is_there {
-                    true => Some(&*owners.entry(name.clone()).or_insert_with(|| worker.name.clone())),
-                    false => owners.get(name),
-                };
-                if let Some(owner) = owner.filter(|owner| **owner != worker.name) {
-                    let why = format!("the worker {owner} has a workspace of this name: give it another name");
-                    not_served.push((name.clone(), why));
-                }
-            }
-            self.report(worker, &not_served);
-            worker.are_not_served(not_served);
-        }
-    }
-
-    /// Reports what is not served of a worker, each time that it begins.
-    fn report(&self, worker: &Worker, not_served: &[(String, String)]) {
-        let entries = not_served
-            .iter()
-            .map(|(workspace, why)| (worker.name.clone(), workspace.clone(), why.clone()));
-        let entries: BTreeSet<_> = entries.collect();
-        let mut contested = self.contested.lock();
-        contested.retain(|entry| entry.0 != worker.name || entries.contains(entry));
-        for entry in entries {
-            let (_, workspace, why) = &entry;
-            if !contested.contains(&entry) {
-                tracing::error!(
-                    workspace,
-                    worker = worker.name,
-                    why,
-                    "a workspace of a worker is not served"
-                );
-                contested.insert(entry);
-            }
-        }
+    /// Says whose each workspace is. Of some it is known which run holds them.
+    async fn share_out(&self, holders: &HashMap<String, InstanceId>) {
+        self.owners.share_out(&self.workers(), holders).await;
     }
 
     /// Returns whose a workspace is.
     pub(crate) fn owner(&self, workspace: &str) -> Option<Arc<Worker>> {
-        let name = self.owners.read().get(workspace)?.clone();
-        self.named(&name)
+        self.named(&self.owners.of(workspace)?)
     }
 
     /// Returns the names of all workspaces that are served.
     pub(crate) fn served(&self) -> Vec<String> {
-        self.owners.read().keys().cloned().collect()
+        self.owners.all().keys().cloned().collect()
     }
 
     /// Forgets who had a workspace that was deleted.
     pub(crate) fn let_go(&self, workspace: &str) {
-        self.owners.write().remove(workspace);
+        self.owners.let_go(workspace);
         for worker in self.workers().iter() {
             worker.facts.write().lose(workspace);
         }
@@ -384,7 +281,7 @@ impl Registry {
         if facts.is_there || worker.is_listed() {
             return true;
         }
-        let owners = self.owners.read();
+        let owners = self.owners.all();
         let is_elsewhere = |name: String| owners.get(&name).is_some_and(|owner| *owner != worker.name);
         let is_replaced = !facts.workspaces.is_empty() && facts.names().all(is_elsewhere);
         !(facts.has_lost_all || facts.is_excused || is_replaced || worker.has_left_in_order())
@@ -392,17 +289,14 @@ impl Registry {
 
     /// Says whether a worker has a workspace now, and nobody else counts for it.
     pub(crate) fn has(&self, worker: &Worker, workspace: &str) -> bool {
-        self.owners.read().get(workspace) == Some(&worker.name)
+        self.owners.all().get(workspace) == Some(&worker.name)
     }
 
     /// Says whether what a worker has of a workspace counts; of one that is closed everywhere, what any of them has that may have
     /// it.
     pub(crate) fn counts(&self, worker: &Worker, workspace: &str) -> bool {
-        let is_its_own = self
-            .owners
-            .read()
-            .get(workspace)
-            .is_none_or(|owner| *owner == worker.name);
+        let owners = self.owners.all();
+        let is_its_own = owners.get(workspace).is_none_or(|owner| *owner == worker.name);
         let is_refused = || worker.not_served.read().iter().any(|(name, _)| name == workspace);
         is_its_own && worker.may_have(workspace) && !is_refused()
     }
@@ -481,6 +375,7 @@ mod tests {
     use toolgate_server::app::registration::GRACE;
 
     use super::*;
+    use crate::facts::Facts;
     use crate::learn::Taken;
     use crate::worker::Registration;
 
@@ -557,7 +452,7 @@ mod tests {
         let registry = Registry::new(vec![worker("a", "run-a"), worker("b", "run-b")], None);
         let owner = || registry.owner("main").map(|worker| worker.name.clone());
         let held_by = |run: &str| HashMap::from([("main".to_owned(), InstanceId::from(run))]);
-        registry.share_out(&HashMap::new());
+        registry.share_out(&HashMap::new()).await;
         assert_eq!(owner().as_deref(), Some("a"), "the first one");
         for (holders, expected) in [
             (held_by("run-b"), Some("b")),
@@ -567,7 +462,7 @@ mod tests {
             (held_by("run-of-nobody"), None),
             (held_by("run-a"), Some("a")),
         ] {
-            registry.share_out(&holders);
+            registry.share_out(&holders).await;
             assert_eq!(owner().as_deref(), expected, "{holders:?}");
             let not_served = |name: &str| !registry.named(name).unwrap().not_served.read().is_empty();
             assert_eq!(
@@ -577,13 +472,58 @@ mod tests {
         }
         // One that is not there takes nothing.
         registry.named("b").unwrap().facts.write().is_there = false;
-        registry.share_out(&held_by("run-b"));
+        registry.share_out(&held_by("run-b")).await;
         assert_eq!(owner(), None, "and nobody else has it");
     }
+
+    #[tokio::test]
+    async fn others_have_their_turns_while_much_is_shared_out() {
+        let name = |number: usize| format!("worker-{number:04}");
+        let registry = Registry::new((0..2_000).map(|number| worker(&name(number), "run")).collect(), None);
+        for (number, worker) in registry.workers().iter().enumerate() {
+            let mut facts = worker.facts.write();
+            facts.workspaces = Arc::new([WorkspaceInfo {
+                name: name(number),
+                ..WorkspaceInfo::default()
+            }]);
+        }
+        let mut turns = 0;
+        let others = async {
+            loop {
+                turns += 1;
+                if turns == 5 {
+                    registry.let_go(&name(7));
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let shared = async {
+            registry.share_out(&HashMap::new()).await;
+            registry.share_out(&HashMap::new()).await;
+        };
+        tokio::select! {
+            biased;
+            () = shared => {}
+            () = others => {}
+        }
+        assert!(turns > 20, "{turns}");
+        assert_eq!(registry.served().len(), 2_000);
+    }
+
+    #[tokio::test]
+    async fn what_is_let_go_while_it_is_shared_out_does_not_come_back() {
+        let registry = Registry::new(vec![worker("a", "run-a")], None);
+        registry.share_out(&HashMap::new()).await;
+        let before = registry.owners.all();
+        registry.let_go("main");
+        registry.owners.replace(&before, (*before).clone());
+        assert!(registry.served().is_empty());
+    }
+
     #[tokio::test]
     async fn operators_are_told_of_those_that_are_missed() {
         let registry = Registry::new(vec![worker("a", "run-a"), worker("b", "run-b")], None);
-        registry.share_out(&HashMap::new());
+        registry.share_out(&HashMap::new()).await;
         let [a, b] = ["a", "b"].map(|name| registry.named(name).unwrap());
         for worker in [&a, &b] {
             worker.facts.write().is_there = false;

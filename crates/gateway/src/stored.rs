@@ -123,7 +123,7 @@ impl Parts {
                     call,
                     (worker, caller),
                     (&self.metrics, Some(store)),
-                    &self.closing,
+                    (&path, &self.shared, &self.closing),
                 )
             }
             Ok(_) | Err(_) => Ok(store.answer(asked.whole(&[])).await),

@@ -4,12 +4,11 @@
 //! the calls whose streams are open here. A call that goes on without its stream is not counted, and neither is one that came by
 //! another gateway.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
@@ -18,6 +17,7 @@ use toolgate_contract::ErrorReason;
 use toolgate_server::grpc::status;
 use toolgate_store::created::Quota;
 
+use crate::counts::{Counts, UnderWay};
 use crate::registry::Registry;
 use crate::wire::Passed;
 
@@ -34,25 +34,7 @@ const EXECUTING: [&str; 2] = [
 pub(crate) struct Tenants {
     tenants: Vec<(TenantConfig, Arc<AtomicU32>)>,
     /// By name, how many requests are under way that bring a workspace about.
-    coming: Arc<Mutex<HashMap<String, usize>>>,
-}
-
-/// A request that brings a workspace about; while it is there, that counts.
-pub(crate) struct Opening {
-    workspace: String,
-    coming: Arc<Mutex<HashMap<String, usize>>>,
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        let mut coming = self.coming.lock();
-        if let Some(count) = coming.get_mut(&self.workspace) {
-            *count -= 1;
-            if *count == 0 {
-                coming.remove(&self.workspace);
-            }
-        }
-    }
+    coming: Counts,
 }
 
 /// Calls that count; dropping it makes room.
@@ -81,7 +63,7 @@ impl Tenants {
     pub(crate) fn new(tenants: Vec<TenantConfig>) -> Self {
         Self {
             tenants: tenants.into_iter().map(|tenant| (tenant, Arc::default())).collect(),
-            coming: Arc::default(),
+            coming: Counts::default(),
         }
     }
 
@@ -144,27 +126,24 @@ impl Tenants {
     }
 
     /// Refuses to open another workspace if there are too many. Until what is returned is dropped, it counts.
-    pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<Opening, Status> {
+    pub(crate) fn open(&self, registry: &Registry, workspace: &str) -> Result<UnderWay, Status> {
         self.open_beside(|| registry.served(), workspace)
     }
 
-    fn open_beside(&self, served: impl FnOnce() -> Vec<String>, workspace: &str) -> Result<Opening, Status> {
-        let mut coming = self.coming.lock();
-        // Behind the lock: what is not under way any more is served by now.
-        let mut open: BTreeSet<String> = served().into_iter().collect();
-        let is_there = open.contains(workspace);
-        open.extend(coming.keys().filter(|one| *one != workspace).cloned());
-        for (tenant, _) in self.of(workspace).filter(|_| !is_there) {
-            let open = open.iter().filter(|one| tenant.workspaces.contains(one)).count();
-            let most = tenant.max_workspaces.unwrap_or(u32::MAX);
-            if open >= most as usize {
-                return Err(too_many(&tenant.name, open as u64, most));
+    fn open_beside(&self, served: impl FnOnce() -> Vec<String>, workspace: &str) -> Result<UnderWay, Status> {
+        self.coming.begin(workspace, |coming| {
+            // Only now: what is not under way any more is served by now.
+            let mut open: BTreeSet<String> = served().into_iter().collect();
+            let is_there = open.contains(workspace);
+            open.extend(coming.keys().filter(|one| *one != workspace).cloned());
+            for (tenant, _) in self.of(workspace).filter(|_| !is_there) {
+                let open = open.iter().filter(|one| tenant.workspaces.contains(one)).count();
+                let most = tenant.max_workspaces.unwrap_or(u32::MAX);
+                if open >= most as usize {
+                    return Err(too_many(&tenant.name, open as u64, most));
+                }
             }
-        }
-        *coming.entry(workspace.to_owned()).or_default() += 1;
-        Ok(Opening {
-            workspace: workspace.to_owned(),
-            coming: self.coming.clone(),
+            Ok(())
         })
     }
 }

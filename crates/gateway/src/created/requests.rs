@@ -156,7 +156,7 @@ impl Created {
             Asked::Foreign => return taken("is there already, or was, and was not created"),
             Asked::Full { quota, open } => return Err(tenants.are_too_many(&name, quota, open)),
         };
-        let waits = self.waits.begin(caller.id());
+        let waits = self.waits.begin(&caller.id());
         let time = waits.of(wait.min(MAX_WAIT));
         let settled = self.wait_for(&name, time, |one| !is_coming(one)).await;
         let found = settled.map_err(status::store)?.unwrap_or(found);
@@ -194,7 +194,7 @@ impl Created {
             let found = self.find(&name).await?.ok_or_else(|| unknown(&name))?;
             return Err(held(&found));
         }
-        let waits = self.waits.begin(caller.id());
+        let waits = self.waits.begin(&caller.id());
         let settled = self
             .wait_for(&name, waits.of(MAX_WAIT), |one| {
                 one.stage != Stage::Suspending || one.attempts >= PATIENCE
@@ -244,7 +244,7 @@ impl Created {
         let wanted = self.store.want_stage(&name, from, Stage::Resuming, &caller.id()).await;
         let found = wanted.map_err(status::store)?.unwrap_or(found);
         self.told();
-        let waits = self.waits.begin(caller.id());
+        let waits = self.waits.begin(&caller.id());
         let time = waits.of(wait.min(MAX_WAIT));
         let settled = self.wait_for(&name, time, |one| !is_coming(one)).await;
         let found = settled.map_err(status::store)?.unwrap_or(found);
@@ -265,7 +265,7 @@ impl Created {
         self.told();
         let is_another = |one: &CreatedWorkspace| one.request != found.request;
         let is_over = |one: &CreatedWorkspace| is_another(one) || one.attempts >= PATIENCE;
-        let waits = self.waits.begin(caller.id());
+        let waits = self.waits.begin(&caller.id());
         let settled = self.wait_for(&name, waits.of(MAX_WAIT), is_over).await;
         let settled = settled.map_err(status::store)?;
         match settled.filter(|one| !is_another(one)) {
