@@ -7,7 +7,7 @@ use toolgate_contract::*;
 
 use super::setup::{Fleet, LEASE, Plan};
 use crate::gateway::setup::*;
-use crate::support::{completed, eventually, run_request, test};
+use crate::support::{collect, completed, end_of, eventually, run_request, test, waiting};
 use crate::telemetry;
 
 /// How high the command counts: some bytes more than both gateways let through at once.
@@ -80,6 +80,26 @@ fn who_stores_too_much_waits_and_loses_nothing() {
         let log = fleet.workers[0].log();
         assert!(!log.contains("this run has lost its workspaces"), "{log}");
         assert!(log.contains("limits.max_worker_bytes_per_second"), "{log}");
+        fleet.assert_calm();
+    });
+}
+
+#[test]
+fn what_a_connection_of_a_client_carries_bounds_no_worker() {
+    test(async {
+        let plan = Plan {
+            settings: "limits.max_streams_per_connection = 2",
+            ..Plan::default()
+        };
+        let fleet = Fleet::of(plan).await;
+        // Its registration and what it follows are two streams that go on.
+        let mut tools = fleet.tools(0, ANNA).await;
+        let mut asking = tools.execute_tool(bash("wa", "echo ask 1")).await.unwrap().into_inner();
+        let prompt = waiting(&mut asking).await;
+        completed(&fleet.run(1, "wa", "true").await.unwrap());
+        assert_eq!(fleet.allow(1, &prompt).await.unwrap().result(), ReplyResult::Accepted);
+        let events = collect(asking).await.unwrap();
+        assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
         fleet.assert_calm();
     });
 }

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 use toolgate_config::Config;
-use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
+use toolgate_config::service::{AuthConfig, ClusterRole, ListenConfig, TlsConfig};
+use toolgate_ledger::wire::MAX_REQUESTS;
 use toolgate_telemetry::{Admin, Telemetry};
 
 use super::{socket, telemetry};
@@ -27,6 +28,11 @@ use crate::grpc::{Listener, ServeError, Services, console};
 /// Connections that wait to be accepted: all workers of a fleet come at once when a gateway is back, and one that finds no room waits for
 /// seconds before it tries again. The kernel bounds it by `net.core.somaxconn`.
 const WAITING_CONNECTIONS: u32 = 4096;
+
+/// RPCs that the one connection of a worker carries at least, whatever clients may: what it stores, renewals, what it follows and its
+/// registration. With fewer, what it stores would wait behind streams that do not end.
+const STREAMS_OF_WORKER: u32 = 256;
+const _: () = assert!(STREAMS_OF_WORKER as usize >= 2 * MAX_REQUESTS);
 
 /// What is there before anybody is let in.
 pub struct Entrance {
@@ -149,6 +155,7 @@ impl Entrance {
             return Ok(None);
         };
         let services = services.clone().waiting(self.listen.request_timeout);
+        let services = services.carrying(STREAMS_OF_WORKER);
         let bound = bind(*address, tls.clone()).await;
         let (bound, listener) = bound.map_err(|error| occupied(error, *address))?;
         servers.spawn(services.serve(listener, stop.clone()));
@@ -228,11 +235,14 @@ async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
 
 fn traffic(config: &Config) -> TrafficLimits {
     let limits = &config.limits;
+    // Who comes by a connection is known only when it is there.
+    let comes_with_workers = config.cluster.role == ClusterRole::Gateway && config.cluster.listen.is_none();
+    let least = if comes_with_workers { STREAMS_OF_WORKER } else { 0 };
     TrafficLimits {
         requests_per_second: limits.max_requests_per_second,
         request_burst: limits.max_request_burst,
         streams: limits.max_streams as usize,
         streams_per_principal: limits.max_streams_per_principal.map(|most| most as usize),
-        streams_per_connection: limits.max_streams_per_connection,
+        streams_per_connection: limits.max_streams_per_connection.max(least),
     }
 }

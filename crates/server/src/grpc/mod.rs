@@ -177,6 +177,8 @@ pub struct Services {
     traffic: Arc<Traffic>,
     /// How long a request may take to bring its first message.
     patience: Duration,
+    /// RPCs under way on one connection.
+    streams_per_connection: u32,
 }
 
 /// Tells health clients whether the store of a gateway is there, under a name of its own: what is served does not change by that.
@@ -207,6 +209,7 @@ impl Services {
             console: shared.console,
             authenticator: shared.authenticator.clone(),
             traffic: shared.traffic.clone(),
+            streams_per_connection: shared.traffic.limits().streams_per_connection,
             tracer: Arc::new(Untraced),
             patience: first_message::DEFAULT,
             agent_sandbox: shared.agent_sandbox.then(|| agent_sandbox::Doors::new(&shared)),
@@ -249,6 +252,7 @@ impl Services {
             console: config.console,
             protected_resource: ProtectedResource::of(&authenticator),
             authenticator,
+            streams_per_connection: traffic.limits().streams_per_connection,
             traffic,
             tracer: Arc::new(Untraced),
             patience: first_message::DEFAULT,
@@ -275,6 +279,15 @@ impl Services {
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Has a connection carry at least so many RPCs at once.
+    #[must_use]
+    pub(crate) fn carrying(self, least: u32) -> Self {
+        Self {
+            streams_per_connection: self.streams_per_connection.max(least),
+            ..self
+        }
     }
 
     /// Returns who tells health clients of the store, which is there now.
@@ -324,7 +337,7 @@ impl Services {
             (Some(resource), Some(door)) => (Some(resource.door()), Some(door.through(PointerLayer))),
             (_, door) => (None, door),
         };
-        let router = server(self.traffic.limits().streams_per_connection)
+        let router = server(self.streams_per_connection)
             // Before the check of origins: the pages of a port have none, and are kept from all that is behind it.
             .layer(self.ports)
             .layer(only_origins)
