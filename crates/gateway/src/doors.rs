@@ -17,7 +17,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full, Limited};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::header::{LOCATION, ORIGIN, REFERER};
+use tonic::codegen::http::header::{CONTENT_TYPE, LOCATION, ORIGIN, REFERER};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use toolgate_contract::OpenPortResponse;
@@ -30,7 +30,7 @@ use toolgate_server::grpc::status;
 
 use crate::parts::Parts;
 use crate::tenants::Counted;
-use crate::wire::{Messages, decode, framed};
+use crate::wire::{Messages, Passed, decode, framed};
 
 /// The RPC whose answer names a port.
 pub(crate) const OPEN_PORT: &str = "/toolgate.v1.PortService/OpenPort";
@@ -145,7 +145,12 @@ async fn passed_to_sandbox(
     parts.metrics.gateway_passed("agent_sandbox", outcome(&sent), routing);
     let (mut response, open) = sent?;
     worker.keep_to_itself(response.headers_mut());
-    Ok(carried(response, None::<Ready<()>>, (open, counted)))
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    Ok(match kind {
+        // It has a status behind what it says, also when the worker goes away.
+        Some(kind) if kind.starts_with(b"application/grpc") => Passed::on(response, &worker.name, (open, counted)),
+        Some(_) | None => carried(response, None::<Ready<()>>, (open, counted)),
+    })
 }
 
 /// Returns where a request goes, without the name of a workspace.

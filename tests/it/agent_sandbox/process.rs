@@ -6,13 +6,41 @@ use prost::{Message, Oneof};
 use tokio_stream::StreamExt as _;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 use toolgate_contract::*;
 
 use super::served;
+use crate::gateway::setup::{ANNA, BEN, CARL, DORA, Fleet, answer};
 use crate::support::*;
+
+/// A way to a service or a gateway.
+type Way = InterceptedService<Channel, Shown>;
+
+/// Shows a token, and names a workspace.
+#[derive(Clone)]
+struct Shown(&'static str, &'static str);
+
+impl Interceptor for Shown {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let Self(token, workspace) = *self;
+        let metadata = request.metadata_mut();
+        if !token.is_empty() {
+            metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        if !workspace.is_empty() {
+            metadata.insert("toolgate-workspace", workspace.parse().unwrap());
+        }
+        Ok(request)
+    }
+}
+
+fn to(channel: Channel, token: &'static str, workspace: &'static str) -> Way {
+    InterceptedService::new(channel, Shown(token, workspace))
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct Config {
@@ -116,7 +144,7 @@ fn path(name: &str) -> PathAndQuery {
     format!("/process.v1.ProcessService/{name}").parse().unwrap()
 }
 
-async fn unary<Q, A>(channel: &Channel, name: &str, message: Q) -> Result<A, Status>
+async fn unary<Q, A>(channel: &Way, name: &str, message: Q) -> Result<A, Status>
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
@@ -128,7 +156,7 @@ where
     Ok(answer.into_inner())
 }
 
-async fn execute(channel: &Channel, wanted: Wanted) -> Result<Executed, Status> {
+async fn execute(channel: &Way, wanted: Wanted) -> Result<Executed, Status> {
     unary(channel, "Execute", wanted).await
 }
 
@@ -139,7 +167,7 @@ struct Started {
 }
 
 impl Started {
-    async fn new(channel: &Channel, wanted: Wanted) -> Self {
+    async fn new(channel: &Way, wanted: Wanted) -> Self {
         let mut grpc = Grpc::new(channel.clone());
         grpc.ready().await.unwrap();
         let codec = ProstCodec::<Wanted, Happened>::default();
@@ -181,7 +209,7 @@ impl Started {
 fn a_command_runs_to_its_end() {
     test(async {
         let server = served().await;
-        let channel = server.channel();
+        let channel = to(server.channel(), "", "");
         let ran = execute(&channel, shell("printf 'a\\377b'; exit 7")).await.unwrap();
         assert_eq!(
             (ran.exit_code, ran.stdout.as_slice()),
@@ -227,7 +255,7 @@ fn a_command_runs_to_its_end() {
 fn a_process_takes_input_and_signals() {
     test(async {
         let server = served().await;
-        let channel = server.channel();
+        let channel = to(server.channel(), "", "");
         let started = Started::new(&channel, shell("read line; echo got $line; cat; exit 4")).await;
         let send = async |data: Option<&str>| {
             let input = Input {
@@ -275,7 +303,7 @@ fn a_process_takes_input_and_signals() {
 fn a_process_has_a_terminal() {
     test(async {
         let server = served().await;
-        let channel = server.channel();
+        let channel = to(server.channel(), "", "");
         let wanted = Wanted {
             pty: Some(Pty { cols: 100, rows: 30 }),
             ..shell("stty size; read x; stty size")
@@ -323,7 +351,7 @@ fn a_process_has_a_terminal() {
 fn a_process_waits_for_a_person() {
     test(async {
         let server = served().await;
-        let channel = server.channel();
+        let channel = to(server.channel(), "", "");
         let mut approver = Approver::open(server.channel(), "ann").await.unwrap();
         for (decision, expected) in [(PromptDecision::Once, Some(0)), (PromptDecision::Reject, None)] {
             let started = Started::new(&channel, shell("touch it")).await;
@@ -335,5 +363,92 @@ fn a_process_waits_for_a_person() {
                 (ended, _) => panic!("{ended:?}"),
             }
         }
+    });
+}
+
+#[test]
+fn a_process_runs_behind_a_gateway() {
+    test(async {
+        let mut fleet = Fleet::with_both("", "listen.agent_sandbox = true").await;
+        let channel = fleet.channel.clone();
+        let way = |token, workspace| to(channel.clone(), token, workspace);
+        for (token, workspace, folder) in [(ANNA, "", "a/own"), (ANNA, "wc", "c/own"), (BEN, "", "b/own")] {
+            let way = way(token, workspace);
+            let ran = execute(&way, shell("pwd; exit 3")).await.unwrap();
+            let expected = format!("{}\n", fleet.path(folder).display());
+            assert_eq!((ran.exit_code, String::from_utf8(ran.stdout).unwrap()), (3, expected));
+            let wanted = Wanted {
+                pty: Some(Pty { cols: 100, rows: 30 }),
+                ..shell("stty size; read line; stty size; echo got $line; exit 4")
+            };
+            let mut started = Started::new(&way, wanted).await;
+            started.until("30 100").await;
+            let size = Numbers {
+                process: started.id,
+                first: 120,
+                second: 40,
+            };
+            unary::<_, Nothing>(&way, "ResizeTTY", size).await.unwrap();
+            let input = Input {
+                process: started.id,
+                data: Some(b"this\n".to_vec()),
+                eof: None,
+            };
+            unary::<_, Nothing>(&way, "WriteStdin", input).await.unwrap();
+            let (printed, code) = started.end().await.unwrap();
+            assert!(
+                printed.contains("40 120") && printed.contains("got this"),
+                "{printed:?}"
+            );
+            assert_eq!(code, 4);
+            let mut started = Started::new(&way, shell("echo ready; sleep 600")).await;
+            started.until("ready").await;
+            let signal = Numbers {
+                process: started.id,
+                first: 9,
+                second: 0,
+            };
+            unary::<_, Nothing>(&way, "SendSignal", signal).await.unwrap();
+            assert_eq!(started.end().await.unwrap().1, 137);
+        }
+        for (token, workspace, code) in [
+            (DORA, "wa", Code::PermissionDenied),
+            (BEN, "wa", Code::NotFound),
+            ("nobody-nobody-nobody", "", Code::Unauthenticated),
+        ] {
+            let refused = execute(&way(token, workspace), shell("true")).await.unwrap_err();
+            assert_eq!(refused.code(), code, "{refused:?}");
+        }
+        // What asks waits for a person, who answers at the gateway.
+        let asking = Started::new(&way(ANNA, "wa"), shell("echo ask 1")).await;
+        let request = ListPromptsRequest {
+            filter: Some(everybody()),
+            ..ListPromptsRequest::default()
+        };
+        let mut open = Vec::new();
+        eventually("it is asked", async || {
+            let listed = fleet.prompts(CARL).list_prompts(request.clone()).await.unwrap();
+            open = listed.into_inner().prompts;
+            !open.is_empty()
+        })
+        .await;
+        assert_eq!(answer(&fleet, CARL, &open[0]).await.result(), ReplyResult::Accepted);
+        assert_eq!(asking.end().await.unwrap(), ("ask 1\n".to_owned(), 0));
+        // A process is its starter's, and where the worker dies nobody takes what came for all of it.
+        let mut started = Started::new(&way(ANNA, "wb"), shell("echo ready; sleep 600")).await;
+        started.until("ready").await;
+        let input = Input {
+            process: started.id,
+            data: Some(b"x".to_vec()),
+            eof: None,
+        };
+        let refused = unary::<_, Nothing>(&way(BEN, "wb"), "WriteStdin", input).await;
+        assert_eq!(refused.unwrap_err().code(), Code::NotFound);
+        fleet.workers[1].kill9().await;
+        let ended = started.end().await.unwrap_err();
+        assert_eq!(ended.code(), Code::Unavailable, "{ended:?}");
+        let gone = execute(&way(ANNA, "wb"), shell("true")).await.unwrap_err();
+        assert_eq!(gone.code(), Code::Unavailable, "{gone:?}");
+        fleet.assert_calm();
     });
 }

@@ -1,7 +1,7 @@
 //! How a connection came and from whom: found out when it is accepted, and known to every request on it.
 //!
 //! *Invariant:* a connection is served only after it was traced, and what cannot be traced is refused. Tracing one holds up
-//! no other, unless there are [`MAX_TRACES`] of them.
+//! no other, unless there are [`MAX_TRACES`] of them. One that does not say what it speaks is closed.
 
 use std::future::Future;
 use std::io;
@@ -9,12 +9,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 use toolgate_model::{CallId, SessionId};
@@ -24,6 +26,11 @@ use super::takeover::{Connection, Takeover};
 
 /// How many connections may be traced at a time; more wait in the system's queue.
 const MAX_TRACES: usize = 256;
+
+/// How long a connection may take to say what it speaks: HTTP/2 begins with so many bytes, and a request of HTTP/1.1 has as many. What
+/// comes behind them has bounds of its own.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
+const BEGIN_BYTES: usize = 24;
 
 /// Who is behind a connection.
 #[derive(Clone, Debug)]
@@ -175,7 +182,36 @@ impl Door for TlsStream<TcpStream> {
 pub(crate) struct Traced {
     connection: Connection,
     arrival: Arrival,
+    /// None once it has begun.
+    begins: Option<Beginning>,
     _alive: Arc<()>,
+}
+
+/// A connection that has not said yet what it speaks.
+struct Beginning {
+    heard: usize,
+    end: Pin<Box<Sleep>>,
+}
+
+impl Traced {
+    fn new(connection: Connection, way: Way, behind: Behind) -> Self {
+        let (takeover, alive) = (Takeover::default(), Arc::new(()));
+        let arrival = Arrival {
+            way,
+            behind,
+            takeover,
+            alive: Arc::downgrade(&alive),
+        };
+        Self {
+            connection,
+            arrival,
+            begins: Some(Beginning {
+                heard: 0,
+                end: Box::pin(sleep(BEGIN_TIMEOUT)),
+            }),
+            _alive: alive,
+        }
+    }
 }
 
 /// Traces the connections of a listener, many at a time.
@@ -202,9 +238,7 @@ pub(crate) fn traced<S: Door + Sync>(
                                 traces.spawn(async move {
                                     let behind = connection.trace(tracer.as_ref(), open).await;
                                     let way = connection.way();
-                                    let (takeover, alive) = (Takeover::default(), Arc::new(()));
-                                    let arrival = Arrival { way, behind, takeover, alive: Arc::downgrade(&alive) };
-                                    Traced { connection: Box::new(connection), arrival, _alive: alive }
+                                    Traced::new(Box::new(connection), way, behind)
                                 });
                             }
                             Some(Err(error)) => return Some((Err(error), (incoming, traces, ended))),
@@ -228,7 +262,17 @@ impl Connected for Traced {
 
 impl AsyncRead for Traced {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.connection).poll_read(cx, buffer);
+        if let Some(begins) = &mut self.begins {
+            begins.heard += buffer.filled().len() - before;
+            if begins.heard >= BEGIN_BYTES {
+                self.begins = None;
+            } else if polled.is_pending() && begins.end.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        polled
     }
 }
 
@@ -237,5 +281,33 @@ write_to_connection!(plain Traced);
 impl Drop for Traced {
     fn drop(&mut self) {
         self.arrival.takeover.hand_over(&mut self.connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_say_what_it_speaks_is_not_waited_for() {
+        for (said, is_enough) in [
+            ("", false),
+            ("PRI * HTTP/2.0", false),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true),
+        ] {
+            let (mut client, connection) = duplex(64);
+            client.write_all(said.as_bytes()).await.unwrap();
+            let mut traced = Traced::new(Box::new(connection), Way::Unix(None), Behind::Stranger);
+            let mut heard = Vec::new();
+            let ended = timeout(2 * BEGIN_TIMEOUT, traced.read_to_end(&mut heard)).await;
+            assert_eq!(heard, said.as_bytes());
+            match ended {
+                Ok(ended) => assert_eq!((ended.unwrap_err().kind(), is_enough), (io::ErrorKind::TimedOut, false)),
+                Err(_) => assert!(is_enough),
+            }
+        }
     }
 }
