@@ -1,6 +1,7 @@
 //! Workers and tables of other releases: which of them a gateway takes, what it says to the others, and what goes on while they are exchanged.
 //!
-//! With the variable `TOOLGATE_EARLIER` the workers run another program first: that of a release before. Without it they run this one.
+//! With the variable `TOOLGATE_EARLIER` workers, or gateways where the tables are later ones, run another program: that of a release
+//! before. Without it they run this one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,6 +21,25 @@ use crate::support::{collect, collect_watch, completed, end_of, eventually, fail
 
 /// The tables of the first release.
 const FIRST: &str = include_str!("../../../crates/postgres/migrations/0001.sql");
+
+/// What a release after this one may add to the tables.
+const LATER: &str = "BEGIN;
+    ALTER TABLE instances ADD COLUMN of_later text;
+    ALTER TABLE workspaces ADD COLUMN of_later bigint NOT NULL DEFAULT 0;
+    ALTER TABLE calls ADD COLUMN of_later text;
+    ALTER TABLE events ADD COLUMN of_later bigint;
+    ALTER TABLE prompts ADD COLUMN of_later boolean NOT NULL DEFAULT false;
+    ALTER TABLE grants ADD COLUMN of_later text;
+    ALTER TABLE outbox ADD COLUMN of_later text;
+    ALTER TABLE outputs ADD COLUMN of_later text;
+    ALTER TABLE output_parts ADD COLUMN of_later text;
+    CREATE TABLE of_later (id bigint PRIMARY KEY);
+    INSERT INTO migrations VALUES (1000, now());
+    COMMIT";
+
+fn earlier() -> Option<PathBuf> {
+    std::env::var_os("TOOLGATE_EARLIER").map(PathBuf::from)
+}
 
 /// Returns the version that is so many minor versions before this one, or behind it if that is negative.
 fn version(before: i64) -> String {
@@ -77,7 +97,7 @@ fn a_gateway_takes_workers_of_releases_before_it_and_says_why_it_takes_no_others
 fn a_worker_of_an_earlier_release_works_under_later_gateways_and_is_exchanged() {
     test(async {
         let plan = Plan {
-            worker: std::env::var_os("TOOLGATE_EARLIER").map(PathBuf::from),
+            worker: earlier(),
             settings: "drain_grace = \"3s\"",
             ..Plan::default()
         };
@@ -172,5 +192,49 @@ fn a_gateway_that_may_not_change_the_tables_says_that_they_are_those_of_an_earli
         assert!(migrated.status.success(), "{}", super::commands::text(&migrated));
         gateway.run(&fleet.home()).await;
         assert_eq!(gateway.signal(Signal::TERM).await, Some(0));
+    });
+}
+
+#[test]
+fn gateways_of_an_earlier_release_go_on_with_later_tables() {
+    test(async {
+        let mut fleet = Fleet::start().await;
+        let made = fleet.run(0, "wa", "seq 3000").await.unwrap();
+        let asking = ExecuteToolRequest {
+            on_disconnect: OnDisconnect::Keep.into(),
+            ..bash("wa", "echo ask 1")
+        };
+        let mut tools = fleet.tools(1, ANNA).await;
+        let mut asking = tools.execute_tool(asking).await.unwrap().into_inner();
+        let prompt = waiting(&mut asking).await;
+        fleet.database.run("fleet", LATER).await;
+        let home = fleet.home();
+        for gateway in 0..2 {
+            assert_eq!(fleet.gateways[gateway].signal(Signal::TERM).await, Some(0));
+            if let Some(program) = earlier() {
+                fleet.gateways[gateway].program = program;
+            }
+            fleet.gateways[gateway].run(&home).await;
+            fleet.ready().await;
+            for (one, other) in [(0, 1), (1, 0)] {
+                let command = format!("seq {gateway}{one}00");
+                let ran = fleet.run(one, "wb", &command).await.unwrap();
+                let found = fleet.get(other, &ran.call_id).await.unwrap();
+                assert_eq!(completed(&found).output, completed(&ran).output);
+            }
+        }
+        assert_eq!(completed(&fleet.get(0, &made.call_id).await.unwrap()), completed(&made));
+        assert_eq!(fleet.allow(0, &prompt).await.unwrap().result(), ReplyResult::Accepted);
+        eventually("what was asked before goes on", async || {
+            let call = fleet.get(1, &prompt.call_id).await;
+            call.is_ok_and(|call| call.state() == CallState::Completed)
+        })
+        .await;
+        // What a dead worker leaves is ended.
+        let (running, _) = fleet.begin(0, "wb").await;
+        fleet.workers[1].kill9().await;
+        let events = collect(running).await.unwrap();
+        assert!(matches!(end_of(&events), call::Ending::Failed(failed) if failed.reason() == FailureReason::Lost));
+        fleet.assert_calm();
     });
 }
