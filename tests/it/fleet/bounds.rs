@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use toolgate_contract::output_service_client::OutputServiceClient;
 use toolgate_contract::*;
 
+use super::clock::Clock;
 use super::setup::{Fleet, LEASE, Plan};
 use crate::gateway::setup::*;
 use crate::support::{collect, completed, end_of, eventually, run_request, test, waiting};
@@ -87,7 +88,9 @@ fn who_stores_too_much_waits_and_loses_nothing() {
 #[test]
 fn what_a_connection_of_a_client_carries_bounds_no_worker() {
     test(async {
+        // With another gateway, a worker would go there.
         let plan = Plan {
+            gateways: vec![Clock::Right],
             settings: "limits.max_streams_per_connection = 2",
             ..Plan::default()
         };
@@ -96,8 +99,8 @@ fn what_a_connection_of_a_client_carries_bounds_no_worker() {
         let mut tools = fleet.tools(0, ANNA).await;
         let mut asking = tools.execute_tool(bash("wa", "echo ask 1")).await.unwrap().into_inner();
         let prompt = waiting(&mut asking).await;
-        completed(&fleet.run(1, "wa", "true").await.unwrap());
-        assert_eq!(fleet.allow(1, &prompt).await.unwrap().result(), ReplyResult::Accepted);
+        completed(&fleet.run(0, "wa", "true").await.unwrap());
+        assert_eq!(fleet.allow(0, &prompt).await.unwrap().result(), ReplyResult::Accepted);
         let events = collect(asking).await.unwrap();
         assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
         fleet.assert_calm();
