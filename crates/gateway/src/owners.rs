@@ -59,7 +59,8 @@ impl Owners {
 
     /// Forgets who had a workspace.
     pub(crate) fn let_go(&self, workspace: &str) {
-        Arc::make_mut(&mut *self.known.write()).remove(workspace);
+        let mut known = self.known.write();
+        Arc::make_mut(&mut known).remove(workspace);
     }
 
     /// Says whose each workspace is, and of each worker which ones are not. Of some it is known which run holds them. One round at a time.
