@@ -285,7 +285,7 @@ fn another_command_runs_instead() {
 #[test]
 fn inputs_that_are_no_json_are_told() {
     let input = r#"{"path":"a"}"#;
-    assert!(replaced(input, "{").unwrap_err().contains("no JSON"));
+    assert!(replaced(input, "{").unwrap_err().contains("not JSON"));
     assert!(replaced(input, " ").unwrap_err().contains("Write"));
     assert!(replaced(input, r#"{ "path": "a" }"#).unwrap_err().contains("same"));
     assert_eq!(replaced(input, r#"{"path":"b"}"#).as_deref(), Ok(r#"{"path":"b"}"#));
