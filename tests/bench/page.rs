@@ -83,9 +83,10 @@ fn machine() -> Result<String> {
         .context("the size of the memory")?;
     Ok(format!(
         "| the machine | |\n|---|---|\n| processor | {processor} |\n| cores | {cores}, which service, floors and clients share |\n\
-         | memory | {} |\n| kernel | Linux {} |\n| Toolgate | {}, release build |\n",
+         | memory | {} |\n| kernel | Linux {} |\n| Toolgate | {}, {} build |\n",
         show_bytes(kib * 1024),
         kernel.trim(),
         env!("CARGO_PKG_VERSION"),
+        if cfg!(debug_assertions) { "debug" } else { "release" },
     ))
 }
