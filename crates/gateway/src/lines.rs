@@ -184,7 +184,8 @@ mod tests {
         for (told, expected) in [(2, 3), (0, 1), (i64::MAX, 1), (1, 5)] {
             lines.carry(told);
             let open: Vec<_> = (0..5).map(|_| lines.with_room(|| endpoint.connect_lazy())).collect();
-            assert_eq!((lines.lines.lock().len(), lines.streams()), (expected, 5), "{told}");
+            let connections = lines.lines.lock().len();
+            assert_eq!((connections, lines.streams()), (expected, 5), "{told}");
             drop(open);
             lines.leave();
         }

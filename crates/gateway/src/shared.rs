@@ -324,9 +324,9 @@ mod tests {
             has(second.next(5).await, expected);
         }
         // It is further than the third one, whose own stream has to catch up.
-        let third = shared.watch("w", "call");
-        assert!(worker.join(&third, 4).is_none());
-        let mut third = worker.join(&third, 6).unwrap();
+        let late = shared.watch("w", "call");
+        assert!(worker.join(&late, 4).is_none());
+        let mut third = worker.join(&late, 6).unwrap();
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "0".parse().unwrap());
         worker.sends.send(Frame::trailers(trailers)).await.unwrap();
@@ -337,7 +337,7 @@ mod tests {
                 "{next:?}"
             );
         }
-        drop((one, other));
+        drop((one, other, late));
         assert!(shared.calls.lock().is_empty());
     }
 
