@@ -35,6 +35,17 @@ pub(super) fn open(root: Option<&Path>, real: &Path, flags: OFlags) -> rustix::i
     )
 }
 
+/// As [`open`], for what lies in a root, if the kernel has the whole way to it in memory and it is on the root's own file system.
+pub(super) fn open_cached(root: &Path, real: &Path, flags: OFlags) -> Option<OwnedFd> {
+    let rest = real.strip_prefix(root).ok()?;
+    let open = |folder: BorrowedFd<'_>, path: &Path, flags: OFlags, resolve: ResolveFlags| {
+        let resolve = resolve | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+        rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+    };
+    let root = open(CWD, root, ON_THE_WAY, ResolveFlags::empty())?;
+    open(root.as_fd(), rest, flags, ResolveFlags::BENEATH | ResolveFlags::NO_XDEV)
+}
+
 fn open_from(folder: BorrowedFd<'_>, path: &Path, flags: OFlags, resolve: ResolveFlags) -> rustix::io::Result<OwnedFd> {
     match rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
         // Kernels before 5.6, and sandboxes that do not know the call.

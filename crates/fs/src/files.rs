@@ -34,6 +34,8 @@ pub struct Located {
     pub path: ResolvedPath,
     /// What is there.
     pub kind: Kind,
+    /// Whether it lies in the workspace, and that on this machine's own disks.
+    pub is_local: bool,
 }
 
 /// Resolves a path that a model wrote and looks what is there, without opening it. Nothing of what it finds may be
@@ -47,8 +49,11 @@ pub async fn locate(workspace: &Arc<Workspace>, written: String) -> Result<Locat
     }
     let look = |workspace: &Workspace, written: &str| {
         let path = workspace.resolve(written);
-        let kind = open::kind_of(&path);
-        Located { path, kind }
+        Located {
+            kind: open::kind_of(&path),
+            is_local: workspace.is_local() && path.root().is_some(),
+            path,
+        }
     };
     // Handing it to a thread that may wait, and back, takes ten times as long as looking.
     if open::is_at_hand(&workspace.display_path(&written)) {

@@ -68,6 +68,33 @@ pub fn is_at_hand(path: &Path) -> bool {
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).is_ok()
 }
 
+/// Says whether a folder is on a file system that waits for nothing but this machine's own disks. One that another program or
+/// another machine serves may wait for them for ever, also to say which one it is: blocking.
+pub(super) fn is_local(folder: &Path) -> bool {
+    // ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs.
+    const LOCAL: [u32; 7] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0xF2F5_2010,
+        0x2FC1_2FC1,
+        0x0102_1994,
+        0x794C_7630,
+    ];
+    rustix::fs::statfs(folder).is_ok_and(|on| LOCAL.iter().any(|kind| i128::from(*kind) == i128::from(on.f_type)))
+}
+
+/// Opens a regular file on the file system of its workspace if the kernel has the way to it in memory; none where that would wait.
+pub(super) fn open_cached(path: &ResolvedPath) -> Option<(File, Metadata)> {
+    let open = |flags| beneath::open_cached(path.root()?, path.real(), flags).map(File::from);
+    // Looked at first, as in `open`.
+    let is_regular = |metadata: &Metadata| Kind::from_metadata(metadata) == Kind::Regular;
+    open(OFlags::PATH)?.metadata().ok().filter(is_regular)?;
+    let file = open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+    let metadata = file.metadata().ok().filter(is_regular)?;
+    Some((file, metadata))
+}
+
 /// Returns what is at the real path, without opening it.
 pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
     match path.real().symlink_metadata() {

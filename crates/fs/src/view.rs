@@ -5,13 +5,14 @@
 
 use std::cmp::Ordering;
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io::{self, IoSliceMut, Read};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::ReadWriteFlags;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,10 @@ const MAX_ENTRIES: usize = 200_000;
 
 /// Suggestions for a missing file.
 const MAX_SUGGESTIONS: usize = 3;
+
+/// A file up to this size is looked at where it is asked for, if the kernel has it in memory: handing it to a thread that may
+/// wait, and back, would take longer than looking.
+const MAX_AT_HAND: u64 = 64 << 10;
 
 /// Bytes that are read at once.
 const BLOCK: usize = 256 << 10;
@@ -65,7 +70,46 @@ pub struct Listing {
 /// Nothing is there, it is neither file nor folder, its content is binary or too large, the window begins after its
 /// end, or it cannot be read.
 pub async fn view(located: Located, wanted: Wanted, stop: CancellationToken) -> Result<View, FileError> {
+    if let Some(seen) = view_at_hand(&located, wanted, &stop) {
+        return seen;
+    }
     blocking(move || view_now(&located, wanted, &stop)).await
+}
+
+/// Looks at a small file that the kernel has in memory; none if it is something else, or would have to be waited for.
+fn view_at_hand(located: &Located, wanted: Wanted, stop: &CancellationToken) -> Option<Result<View, FileError>> {
+    if located.kind != Kind::Regular || !located.is_local {
+        return None;
+    }
+    let (file, metadata) = open::open_cached(&located.path)?;
+    let content = cached(&file, metadata.len())?;
+    let shown = located.path.display_path();
+    Some(view_file(shown, content.as_slice(), &metadata, wanted, stop))
+}
+
+/// Returns what a small file holds, if the kernel has all of it in memory.
+fn cached(file: &File, size: u64) -> Option<Vec<u8>> {
+    if size == 0 || size > MAX_AT_HAND {
+        return None;
+    }
+    // With room for one byte more, which would show that it has grown.
+    let mut content = vec![0; usize::try_from(size).ok()? + 1];
+    let mut filled = 0;
+    loop {
+        let rest = content.get_mut(filled..).filter(|rest| !rest.is_empty())?;
+        let read = rustix::io::preadv2(
+            file,
+            &mut [IoSliceMut::new(rest)],
+            filled as u64,
+            ReadWriteFlags::NOWAIT,
+        );
+        match read.ok()? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    content.truncate(filled);
+    Some(content)
 }
 
 fn view_now(located: &Located, wanted: Wanted, stop: &CancellationToken) -> Result<View, FileError> {
@@ -91,14 +135,14 @@ fn view_now(located: &Located, wanted: Wanted, stop: &CancellationToken) -> Resu
 
 fn view_file(
     shown: &Path,
-    mut file: File,
+    mut file: impl Read,
     metadata: &Metadata,
     wanted: Wanted,
     stop: &CancellationToken,
 ) -> Result<View, FileError> {
     let failed = |source| FileError::io("read", shown, source);
     let mut sample = Vec::with_capacity(SAMPLE);
-    (&mut file)
+    file.by_ref()
         .take(SAMPLE as u64)
         .read_to_end(&mut sample)
         .map_err(failed)?;
@@ -114,7 +158,7 @@ fn view_file(
 fn view_text(
     shown: &Path,
     sample: &[u8],
-    file: File,
+    file: impl Read,
     metadata: &Metadata,
     wanted: Wanted,
     stop: &CancellationToken,
@@ -153,7 +197,7 @@ fn view_text(
     Ok(View::Text(window, ReadMark::new(metadata, sha256, read_at)))
 }
 
-fn attach(shown: &Path, sample: Vec<u8>, file: File, metadata: &Metadata) -> Result<Bytes, FileError> {
+fn attach(shown: &Path, sample: Vec<u8>, file: impl Read, metadata: &Metadata) -> Result<Bytes, FileError> {
     let too_large = |size| FileError::TooLarge {
         attempt: "attach",
         path: shown.into(),
@@ -318,6 +362,65 @@ mod tests {
             let located = locate(&self.workspace, name.to_owned()).await?;
             view(located, wanted, CancellationToken::new()).await
         }
+    }
+
+    /// What is the same whether it was seen at hand or not; when it was read is not.
+    fn comparable(seen: Result<View, FileError>) -> String {
+        match seen {
+            Ok(View::Text(window, mark)) => format!("{window:?} {:?} {:?}", mark.sha256, mark.size),
+            Ok(other) => format!("{other:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_at_hand_is_seen_as_anything_else_is() {
+        let place = Place::new();
+        let stop = CancellationToken::new();
+        place.write("text.txt", "a\nb\r\nc");
+        place.write("binary.bin", b"\0\x01\x02");
+        place.write("picture.png", b"\x89PNG\r\n\x1a\n rest");
+        place.write("large.txt", "line\n".repeat(20_000));
+        place.write("empty.txt", "");
+        let mut seen_at_hand = 0;
+        for name in [
+            "text.txt",
+            "binary.bin",
+            "picture.png",
+            "large.txt",
+            "empty.txt",
+            ".",
+            "missing",
+        ] {
+            for wanted in [ALL, Wanted { offset: 2, limit: 1 }, Wanted { offset: 9, limit: 1 }] {
+                let located = locate(&place.workspace, name.to_owned()).await.unwrap();
+                let slowly = comparable(view_now(&located, wanted, &stop));
+                if let Some(at_hand) = view_at_hand(&located, wanted, &stop) {
+                    assert_eq!(comparable(at_hand), slowly, "{name}");
+                    assert!(["text.txt", "binary.bin", "picture.png"].contains(&name), "{name}");
+                    seen_at_hand += 1;
+                }
+            }
+        }
+        // Not every file system says what is in memory.
+        assert!(seen_at_hand == 0 || seen_at_hand == 9, "{seen_at_hand}");
+    }
+
+    #[tokio::test]
+    async fn what_was_put_in_the_way_is_not_at_hand() {
+        let place = Place::new();
+        place.write("a.txt", "a");
+        place.write("b.txt", "b");
+        let stop = CancellationToken::new();
+        let located = locate(&place.workspace, "a.txt".to_owned()).await.unwrap();
+        let path = place.folder.path().join("a.txt");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("b.txt", &path).unwrap();
+        assert!(view_at_hand(&located, ALL, &stop).is_none());
+        std::fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).unwrap();
+        assert!(view_at_hand(&located, ALL, &stop).is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::open;
 use super::path::{self, ResolvedPath};
 
 /// What protects itself by its name, wherever it stands: see [`super::guarded`] and the sandbox's list of what no command may
@@ -29,6 +30,7 @@ pub struct Workspace {
     real_worktree: PathBuf,
     home: Option<PathBuf>,
     is_repository: bool,
+    is_local: bool,
     configuration: Configuration,
 }
 
@@ -78,6 +80,7 @@ impl Workspace {
             real_worktree: directory.to_path_buf(),
             home: None,
             is_repository: false,
+            is_local: false,
             configuration: Configuration::default(),
         }
     }
@@ -100,6 +103,7 @@ impl Workspace {
             return Err(std::io::Error::other("a link was put there meanwhile"));
         }
         Ok(Self {
+            is_local: open::is_local(&real_directory),
             name,
             directory,
             start: None,
@@ -141,6 +145,11 @@ impl Workspace {
     /// Returns the folder that was opened, wherever in it somebody works.
     pub fn root(&self) -> &Path {
         &self.directory
+    }
+
+    /// Says whether its files are on this machine's own disks, so that the kernel can tell what it has in memory of them.
+    pub(super) fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// Says whether somebody works in another folder than the one that was opened.

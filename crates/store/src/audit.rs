@@ -13,6 +13,7 @@
 //! whatever a client sends.
 
 mod facts;
+mod line;
 mod verify;
 
 use std::borrow::Cow;
@@ -323,7 +324,7 @@ impl Recorder {
             fact: self.bounded(fact),
             hash: String::new(),
         };
-        record.hash = hash(&canonical(&record), key);
+        record.hash = hash(&record.line(), key);
         record
     }
 
@@ -391,7 +392,7 @@ impl Recorder {
 impl Record {
     /// Returns the record as it is stored and exported: canonical JSON, one line without its line feed.
     pub fn line(&self) -> String {
-        canonical(self)
+        line::of(self)
     }
 }
 

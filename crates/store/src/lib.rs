@@ -9,8 +9,8 @@
 //! In reading order:
 //!
 //! - this file and `outputs`: the traits of a store, and the data that they take and return;
-//! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
-//!   verifies an export;
+//! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/line`
+//!   writes it, and `audit/verify` verifies an export;
 //! - [`events`]: what the journal has of calls and prompts;
 //! - [`outbox`]: what a change has to tell of in the audit and in the journal, and how it is numbered and chained;
 //! - `interest`: what approvers listen to, as processes tell each other;
@@ -23,8 +23,8 @@
 //!     runs are alive, and which of them is the service;
 //!   - `writer`, `queue`, `sequencer`, `checkpoint`, `readers`: the one connection that writes, what waits for it, what is told
 //!     at the end of each transaction, the write-ahead log, and the connections that read;
-//!   - `calls`, `prompts`, `facts`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one file for each
-//!     trait;
+//!   - `calls` with `packed`, `prompts`, `facts`, `journal` with `follower`, `changes` with `blobs`, `audit`, `workspaces`: one
+//!     file for each trait, and how records of calls are compressed;
 //!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
 //!     and a file each;
 //!   - `volume`: the files of a run that has no database; `export`: all that a data directory has, for another store;

@@ -10,6 +10,7 @@ use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Times
 
 use super::error::{Doing, decode, encode, limit, signed, unsigned};
 use super::instances::Instances;
+use super::packed::{self, JSON, Json};
 use super::prompts;
 use super::query::Query;
 use super::{LocalStore, sessions};
@@ -23,13 +24,15 @@ const CALLS_PER_DELETE: i64 = 64;
 /// A change and its events as they are stored; made before the writer is bothered.
 struct Stored {
     change: Change,
+    record: packed::Stored,
     events: Vec<(i64, String)>,
 }
 
 impl Stored {
-    fn new(change: Change, events: &[CallEvent]) -> Result<Self, StoreError> {
+    fn new(mut change: Change, events: &[CallEvent]) -> Result<Self, StoreError> {
+        let record = packed::Stored::new(std::mem::take(&mut change.json));
         let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
-        Ok(Self { change, events })
+        Ok(Self { change, record, events })
     }
 
     fn create(mut self, db: &Connection, outbox: &mut Outbox) -> Result<Created, StoreError> {
@@ -46,8 +49,8 @@ impl Stored {
         let added = db
             .prepare_cached(
                 "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record,
-                     agent, requester, parent, reason, words)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                     packed, agent, requester, parent, reason, words)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
             )
             .and_then(|mut statement| {
                 statement.execute(params![
@@ -60,7 +63,8 @@ impl Stored {
                     created.millis(),
                     self.change.ended(),
                     signed(*last_sequence),
-                    self.change.json,
+                    self.record.record(),
+                    self.record.packed(),
                     origin.agent,
                     origin.requester,
                     origin.parent.as_ref().map(|parent| parent.as_str()),
@@ -92,7 +96,8 @@ impl Stored {
         }
         let number: Option<i64> = db
             .prepare_cached(
-                "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?, reason = ?, words = ?
+                "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?, packed = ?, reason = ?,
+                     words = ?
                  WHERE id = ? AND owner = ? AND last_sequence = ? RETURNING number",
             )
             .and_then(|mut statement| {
@@ -101,7 +106,8 @@ impl Stored {
                     state.as_str(),
                     self.change.ended(),
                     signed(*last_sequence),
-                    self.change.json,
+                    self.record.record(),
+                    self.record.packed(),
                     self.change.reason(),
                     self.change.words,
                     id.as_str(),
@@ -138,7 +144,7 @@ impl Stored {
     /// Returns how many bytes are written.
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|(_, event)| event.len()).sum();
-        self.change.json.len() + events
+        self.record.len() + events
     }
 }
 
@@ -176,11 +182,11 @@ fn keep_end(db: &Connection, id: &CallId) -> Result<(), StoreError> {
 }
 
 fn get(db: &Connection, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
-    let json: Option<String> = db
-        .prepare_cached("SELECT record FROM calls WHERE id = ?")
+    let json: Option<Json> = db
+        .prepare_cached(&format!("SELECT {JSON} FROM calls WHERE id = ?"))
         .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
         .doing(db, "read a call")?;
-    json.map(|json| decode("a call", &json)).transpose()
+    json.map(|json| decode("a call", &json.0)).transpose()
 }
 
 fn namesakes(db: &Connection, id: &CallId) -> Result<Vec<CallId>, StoreError> {
@@ -232,10 +238,10 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
         .iter()
         .filter(|owner| *owner != new_owner.as_str() && !instances.is_alive(owner))
     {
-        let rows: Vec<(i64, String)> = db
-            .prepare_cached(
-                "SELECT number, record FROM calls WHERE ended IS NULL AND owner = ? ORDER BY number LIMIT ?",
-            )
+        let rows: Vec<(i64, Json)> = db
+            .prepare_cached(&format!(
+                "SELECT number, {JSON} FROM calls WHERE ended IS NULL AND owner = ? ORDER BY number LIMIT ?"
+            ))
             .and_then(|mut statement| {
                 statement
                     .query_map(params![owner, CALLS_PER_DELETE], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -243,11 +249,13 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
             })
             .doing(db, what)?;
         for (number, json) in rows {
-            let mut record: CallRecord = decode("a call", &json)?;
+            let mut record: CallRecord = decode("a call", &json.0)?;
             record.owner = new_owner.clone();
-            let json = encode("a call", &record)?;
-            db.prepare_cached("UPDATE calls SET owner = ?, record = ? WHERE number = ?")
-                .and_then(|mut statement| statement.execute(params![new_owner.as_str(), json, number]))
+            let json = packed::Stored::new(encode("a call", &record)?);
+            db.prepare_cached("UPDATE calls SET owner = ?, record = ?, packed = ? WHERE number = ?")
+                .and_then(|mut statement| {
+                    statement.execute(params![new_owner.as_str(), json.record(), json.packed(), number])
+                })
                 .doing(db, what)?;
             prompts::adopt(db, &record.id, new_owner)?;
             adopted.push(record);
@@ -281,7 +289,7 @@ fn sweep_rest(db: &Connection, instances: &Instances) -> Result<(), StoreError> 
 }
 
 pub(super) fn select(filter: &CallFilter) -> Query {
-    let query = Query::new("SELECT number, record FROM calls WHERE TRUE")
+    let query = Query::new(&format!("SELECT number, {JSON} FROM calls WHERE TRUE"))
         .within("workspace", &filter.workspaces)
         .is("session", filter.session.as_ref().map(|session| session.as_str()))
         .one_of("state", filter.states.iter().map(|state| state.as_str()))
@@ -340,7 +348,7 @@ impl CallLog for LocalStore {
         let (filter, page) = (filter.clone(), page.clone());
         self.readers
             .read(move |db| {
-                select(&filter).page(db, &page, |row| row.get::<_, String>(1), |json| decode("a call", &json))
+                select(&filter).page(db, &page, |row| row.get::<_, Json>(1), |json| decode("a call", &json.0))
             })
             .await
     }

@@ -16,6 +16,7 @@ use super::error::{Doing, decode, failed, io, signed, unsigned};
 use super::folders::Folders;
 use super::follower::end_of_journal;
 use super::instances::Instances;
+use super::packed::{JSON, Json};
 use super::{changes, output_file, schema, sequencer};
 use crate::{AuditEnd, OutputOwner, StoreError};
 
@@ -255,13 +256,13 @@ impl Export {
     /// # Errors
     /// The database cannot be read.
     pub fn unfinished(&self) -> Result<Vec<CallRecord>, StoreError> {
-        let sql = "SELECT record FROM calls WHERE ended IS NULL ORDER BY number";
+        let sql = format!("SELECT {JSON} FROM calls WHERE ended IS NULL ORDER BY number");
         let what = "read what has not ended";
-        let mut statement = self.db.prepare(sql).doing(&self.db, what)?;
-        let jsons = statement.query_map([], |row| row.get::<_, String>(0));
+        let mut statement = self.db.prepare(&sql).doing(&self.db, what)?;
+        let jsons = statement.query_map([], |row| row.get::<_, Json>(0));
         let jsons = jsons.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>);
         let jsons = jsons.doing(&self.db, what)?;
-        jsons.iter().map(|json| decode("a call", json)).collect()
+        jsons.iter().map(|json| decode("a call", &json.0)).collect()
     }
 
     /// Reads rows until they are enough; each is read with what it weighs.
@@ -291,14 +292,14 @@ impl Export {
     /// # Errors
     /// The database cannot be read.
     pub fn calls(&self, after: i64) -> Result<Vec<ExportedCall>, StoreError> {
-        let sql = "SELECT number, record FROM calls WHERE number > ? ORDER BY number";
-        let rows: Vec<(i64, String)> = self.some(sql, [after], |row| {
-            let json: String = row.get(1)?;
-            let weight = json.len();
+        let sql = format!("SELECT number, {JSON} FROM calls WHERE number > ? ORDER BY number");
+        let rows: Vec<(i64, Json)> = self.some(&sql, [after], |row| {
+            let json: Json = row.get(1)?;
+            let weight = json.0.len();
             Ok(((row.get(0)?, json), weight))
         })?;
-        let call = |(number, json): (i64, String)| {
-            let record = decode("a call", &json)?;
+        let call = |(number, json): (i64, Json)| {
+            let record = decode("a call", &json.0)?;
             Ok(ExportedCall { number, record })
         };
         rows.into_iter().map(call).collect()

@@ -33,6 +33,7 @@ mod output_file;
 mod output_recovery;
 mod output_rows;
 mod outputs;
+mod packed;
 mod prompts;
 mod query;
 mod queue;

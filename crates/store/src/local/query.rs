@@ -8,6 +8,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 use toolgate_model::{Timestamp, WorkspaceSet};
 
 use super::error::{Doing, limit};
+use super::packed;
 use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES, parse_token, token};
 use crate::{Page, PageRequest, StoreError};
 
@@ -160,7 +161,7 @@ impl Query {
         let mut rows = statement.query(params_from_iter(self.values))?;
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            bytes += row.get_ref(1)?.as_bytes_or_null().ok().flatten().map_or(0, <[u8]>::len);
+            bytes += packed::length(row.get_ref(1)?);
             if found.len() == size || (bytes > MAX_PAGE_BYTES && !found.is_empty()) {
                 return Ok((found, true));
             }

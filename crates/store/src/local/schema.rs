@@ -14,7 +14,7 @@ use toolgate_model::Durability;
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
 
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
@@ -22,6 +22,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("lists.sql"),
     include_str!("workspaces.sql"),
     include_str!("askers.sql"),
+    include_str!("packed.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
