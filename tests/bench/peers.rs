@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use axum::Router;
+use axum::serve::ListenerExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -87,6 +88,10 @@ pub(crate) async fn serve(way: Way) -> Result<()> {
             println!("http://{}/mcp", listener.local_addr()?);
             let manager = Arc::new(LocalSessionManager::default());
             let service = StreamableHttpService::new(|| Ok(Reader), manager, StreamableHttpServerConfig::default());
+            // Else an answer waits for the acknowledgement of its beginning, which would be all that is measured.
+            let listener = listener.tap_io(|stream| {
+                let _ = stream.set_nodelay(true);
+            });
             axum::serve(listener, Router::new().nest_service("/mcp", service)).await?;
         }
     }
