@@ -389,13 +389,6 @@ impl Recorder {
     }
 }
 
-impl Record {
-    /// Returns the record as it is stored and exported: canonical JSON, one line without its line feed.
-    pub fn line(&self) -> String {
-        line::of(self)
-    }
-}
-
 /// Returns the hash of a record, as it is without its hash.
 fn hash(unhashed: &str, key: Option<&Key>) -> String {
     match key {

@@ -74,72 +74,74 @@ struct RuleMembers<'r> {
     permission: &'r str,
 }
 
-/// Returns the line of a record, without a line feed.
-pub(super) fn of(record: &Record) -> String {
-    let Record {
-        sequence,
-        time,
-        previous,
-        key,
-        fact,
-        hash,
-    } = record;
-    let Fact {
-        kind,
-        instance,
-        workspace,
-        session,
-        call,
-        parent,
-        tool,
-        agent,
-        requester,
-        by,
-        input_digest,
-        prompt,
-        because_of,
-        permission,
-        patterns,
-        decision,
-        rules,
-        reason,
-        grants,
-        count,
-        chain,
-        removed,
-        removed_hash,
-    } = fact;
-    let line = Line {
-        agent,
-        because_of: because_of.as_ref(),
-        by,
-        call: call.as_ref(),
-        chain,
-        count: *count,
-        decision,
-        grants,
-        hash,
-        input_digest,
-        instance: instance.as_ref(),
-        key,
-        kind: *kind,
-        parent: parent.as_ref(),
-        patterns,
-        permission,
-        previous,
-        prompt: prompt.as_ref(),
-        reason,
-        removed: *removed,
-        removed_hash,
-        requester,
-        rules: rules.iter().map(members).collect(),
-        sequence: *sequence,
-        session: session.as_ref(),
-        time: *time,
-        tool,
-        workspace,
-    };
-    serde_json::to_string(&line).expect("plain data with text keys and whole numbers has a JSON")
+impl Record {
+    /// Returns the record as it is stored and exported: canonical JSON, one line without its line feed.
+    pub fn line(&self) -> String {
+        let Record {
+            sequence,
+            time,
+            previous,
+            key,
+            fact,
+            hash,
+        } = self;
+        let Fact {
+            kind,
+            instance,
+            workspace,
+            session,
+            call,
+            parent,
+            tool,
+            agent,
+            requester,
+            by,
+            input_digest,
+            prompt,
+            because_of,
+            permission,
+            patterns,
+            decision,
+            rules,
+            reason,
+            grants,
+            count,
+            chain,
+            removed,
+            removed_hash,
+        } = fact;
+        let line = Line {
+            agent,
+            because_of: because_of.as_ref(),
+            by,
+            call: call.as_ref(),
+            chain,
+            count: *count,
+            decision,
+            grants,
+            hash,
+            input_digest,
+            instance: instance.as_ref(),
+            key,
+            kind: *kind,
+            parent: parent.as_ref(),
+            patterns,
+            permission,
+            previous,
+            prompt: prompt.as_ref(),
+            reason,
+            removed: *removed,
+            removed_hash,
+            requester,
+            rules: rules.iter().map(members).collect(),
+            sequence: *sequence,
+            session: session.as_ref(),
+            time: *time,
+            tool,
+            workspace,
+        };
+        serde_json::to_string(&line).expect("plain data with text keys and whole numbers has a JSON")
+    }
 }
 
 fn members(rule: &Rule) -> RuleMembers<'_> {
@@ -207,7 +209,7 @@ mod tests {
         #[test]
         fn it_is_what_the_general_writer_makes_of_it(text in any::<String>(), number in 0..1u64 << 53) {
             let record = full(&text, number);
-            prop_assert_eq!(of(&record), canonical(&record));
+            prop_assert_eq!(record.line(), canonical(&record));
         }
     }
 
@@ -215,12 +217,12 @@ mod tests {
     fn what_is_empty_and_what_is_escaped() {
         for text in ["", "\"\\/\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f}\u{7f}\u{80}\u{2028}é𝄞"] {
             let record = full(text, 1);
-            assert_eq!(of(&record), canonical(&record), "{text:?}");
+            assert_eq!(record.line(), canonical(&record), "{text:?}");
         }
         let bare = Record {
             fact: Fact::new(Kind::Genesis),
             ..full("", 1)
         };
-        assert_eq!(of(&bare), canonical(&bare));
+        assert_eq!(bare.line(), canonical(&bare));
     }
 }
