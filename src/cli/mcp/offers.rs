@@ -247,7 +247,7 @@ impl PromptOfServer {
 }
 
 /// Returns the first that is not empty.
-fn named<'n>(names: [&'n String; 2]) -> &'n String {
+fn named(names: [&String; 2]) -> &String {
     if names[0].is_empty() { names[1] } else { names[0] }
 }
 
