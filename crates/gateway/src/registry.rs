@@ -2,8 +2,8 @@
 //!
 //! *Invariant:* a workspace is one worker's. The first one that has it, in the order of their names, keeps it while it says so; what
 //! another one says of a workspace of that name does not count and is reported. A worker that is away keeps its workspaces; but one
-//! that has registered itself keeps them for [`HANDOVER`] only, if another one has them. Where there is a store, one that has registered
-//! itself has what no other run holds there, and gives way at once to who does. What a worker may not have does not count.
+//! that has registered itself keeps them for `HANDOVER` (`owners.rs`) only, if another one has them. Where there is a store, one that has
+//! registered itself has what no other run holds there, and gives way at once to who does. What a worker may not have does not count.
 
 use std::collections::HashMap;
 use std::sync::Arc;
