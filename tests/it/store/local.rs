@@ -325,7 +325,7 @@ async fn an_older_database_is_brought_up_to_date() {
          DROP TABLE changes; DROP TABLE workspaces; DROP TABLE audit; DROP TABLE audit_head; DROP INDEX calls_of_sessions;
          DROP INDEX calls_of_parents; ALTER TABLE calls DROP COLUMN agent; ALTER TABLE calls DROP COLUMN requester;
          ALTER TABLE calls DROP COLUMN parent; ALTER TABLE calls DROP COLUMN reason;
-         ALTER TABLE calls DROP COLUMN words; PRAGMA user_version = 1",
+         ALTER TABLE calls DROP COLUMN words; ALTER TABLE calls DROP COLUMN packed; PRAGMA user_version = 1",
     )
     .unwrap();
     drop(db);
