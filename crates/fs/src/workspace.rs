@@ -102,8 +102,10 @@ impl Workspace {
         if root.is_some() && (real_directory != directory || real_worktree != worktree) {
             return Err(std::io::Error::other("a link was put there meanwhile"));
         }
+        // What is below the worktree counts as inside, and that may be on another file system.
+        let is_local = open::is_local(&real_directory) && open::is_local(&real_worktree);
         Ok(Self {
-            is_local: open::is_local(&real_directory),
+            is_local,
             name,
             directory,
             start: None,

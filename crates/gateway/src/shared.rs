@@ -150,7 +150,7 @@ impl Watching {
             let filled = new.clone();
             let task = self.shared.tasks.spawn(async move {
                 filled.fill(open, position).await;
-                filled.is_over();
+                filled.close();
             });
             *stream = Some((new, AbortOnDropHandle::new(task)));
         }
@@ -225,7 +225,8 @@ impl Stream {
         true
     }
 
-    fn is_over(&self) {
+    /// Tells all readers that nothing more comes.
+    fn close(&self) {
         let mut kept = self.kept.lock();
         kept.is_over = true;
         self.come.send_replace(u64::MAX);

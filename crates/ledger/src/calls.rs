@@ -71,9 +71,7 @@ impl LedgerStore {
         self.holds.note(record);
         Ok((Created::New, noted))
     }
-}
 
-impl LedgerStore {
     async fn change(
         &self,
         is_new: bool,

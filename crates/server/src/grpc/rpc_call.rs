@@ -1,5 +1,5 @@
-//! The call by which an RPC does its work: FileService for a change, PortService to open a port, McpService to read. The door for SDKs of agent-sandbox
-//! makes its calls so, too.
+//! The call by which an RPC does its work: FileService for a change, PortService to open a port, McpService to read. The door for SDKs
+//! of agent-sandbox makes its calls so, too.
 //!
 //! *Invariant:* what becomes of a call is told by one status, whatever the RPC.
 

@@ -15,8 +15,11 @@ pub(super) const JSON: &str = "coalesce(packed, record)";
 /// Shorter records stay text: most fit into a page of the database as they are.
 const SHORTEST: usize = 1024;
 
-/// The fastest but one: higher levels take longer and save little of texts that are this short.
+/// The fastest of the usual levels: higher ones take longer and save little of texts that are this short.
 const LEVEL: i32 = 1;
+
+/// SQLite stores no longer text: a row that says more is damaged, and no memory is taken for it.
+const LONGEST: usize = 1_000_000_000;
 
 /// A record's JSON on its way into a row.
 pub(super) enum Stored {
@@ -75,9 +78,8 @@ impl FromSql for Json {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let bytes = match value {
             ValueRef::Text(text) => text.to_vec(),
-            ValueRef::Blob(packed) => {
-                zstd::bulk::decompress(packed, length(value)).map_err(|error| FromSqlError::Other(Box::new(error)))?
-            }
+            ValueRef::Blob(packed) => zstd::bulk::decompress(packed, length(value).min(LONGEST))
+                .map_err(|error| FromSqlError::Other(Box::new(error)))?,
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => return Err(FromSqlError::InvalidType),
         };
         let text = String::from_utf8(bytes).map_err(|error| FromSqlError::Other(Box::new(error)))?;
