@@ -265,9 +265,9 @@ impl Shared {
             return;
         }
         let from = Instant::now();
-        let worked = self
-            .make_room(db, log_bytes(&batch))
-            .and_then(|()| self.run(db, &mut batch));
+        // What a small batch appends is known only about: each operation alone may change a dozen pages.
+        let room = log_bytes(&batch).max(BATCH_BYTES);
+        let worked = self.make_room(db, room).and_then(|()| self.run(db, &mut batch));
         match worked {
             Ok(()) => self.committed(db, from),
             Err(error) => {
