@@ -13,6 +13,7 @@ import { Host, type HostOptions } from "./host.js";
 import type { HostedTool } from "./hosted-tool.js";
 import { uuidv7 } from "./ids.js";
 import { ANY_TIME, Link, type Rpc } from "./link.js";
+import { McpServers } from "./mcp.js";
 import type { SignalName } from "./names.js";
 import type {
   CallDefaults,
@@ -251,6 +252,11 @@ export class Client implements AsyncDisposable {
   files(options: CallDefaults = {}): Files {
     const context = contextMessage(this.#options, this.#ids, options);
     return new Files(this.#link, context, this.#options.bidirectional === true);
+  }
+
+  /** Returns what the MCP servers of a workspace have beside tools, to list and to read, in the name that the options say. */
+  mcp(options: CallDefaults = {}): McpServers {
+    return new McpServers(this.#link, contextMessage(this.#options, this.#ids, options));
   }
 
   /** Answers prompts with a function, until it is closed: those of this client's calls, unless the options say more. */

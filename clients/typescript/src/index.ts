@@ -53,6 +53,15 @@ export {
 export { anthropicResult, geminiResult, openaiResponsesResult, openaiResult } from "./forms.js";
 export type { Call } from "./gen/toolgate/v1/call_pb.js";
 export type { GetServerInfoResponse, WorkspaceInfo } from "./gen/toolgate/v1/info_service_pb.js";
+export type {
+  CompleteMcpArgumentResponse,
+  GetMcpPromptResponse,
+  McpOmission,
+  McpPrompt,
+  McpResource,
+  McpResourceTemplate,
+  ReadMcpResourceResponse,
+} from "./gen/toolgate/v1/mcp_service_pb.js";
 export type { Output as OutputInfo, SearchOutputResponse } from "./gen/toolgate/v1/output_service_pb.js";
 export type { Session, Todo } from "./gen/toolgate/v1/session_service_pb.js";
 export { Host, type HostOptions, type HostReady } from "./host.js";
@@ -74,6 +83,7 @@ export {
   type SubagentTask,
 } from "./hosted-tool.js";
 export type { Patience, Rpc } from "./link.js";
+export { type McpArgumentOwner, type McpCompleteOptions, type McpListOptions, McpServers } from "./mcp.js";
 export type {
   CallOutcomeName,
   CallStateName,

@@ -26,6 +26,7 @@ const PRINTS: readonly (string | undefined)[] = [
   "default",
   undefined,
   undefined,
+  undefined,
   "NOT_FOUND NOT_FOUND",
   ".",
   "0",

@@ -36,6 +36,7 @@ from toolgate.files import Files
 from toolgate.host import Host, Lending, Refused
 from toolgate.hosting import HookFunction, LentTool, Subagent
 from toolgate.listing import ToolListing
+from toolgate.mcp import McpServers
 from toolgate.outputs import Output
 from toolgate.ports import OpenedPort, open_port
 from toolgate.results import Call, CallState, InputState, Result
@@ -495,6 +496,29 @@ class AsyncClient:
         """
         context = self._defaults.context(session=session, workspace=workspace, agent=agent, parent=parent)
         return Files(self._connection, context, unattended, wait_timeout)
+
+    def mcp(
+        self,
+        *,
+        session: str | None = None,
+        workspace: str | None = None,
+        agent: str | None = None,
+        parent: str = "",
+        unattended: Unattended = "refuse",
+        wait_timeout: float | timedelta | None = None,
+    ) -> McpServers:
+        """Returns what the MCP servers of a workspace have beside tools: resources and prompts, to list and to read.
+
+        Args:
+            session: The session.
+            workspace: The workspace.
+            agent: The agent, whose rules decide.
+            parent: The call on whose behalf it is done.
+            unattended: What becomes of prompts that nobody answers: reading may ask a person.
+            wait_timeout: With `wait`, how long each prompt waits, in seconds.
+        """
+        context = self._defaults.context(session=session, workspace=workspace, agent=agent, parent=parent)
+        return McpServers(self._connection, context, unattended, wait_timeout)
 
     @property
     def workspaces(self) -> Workspaces:

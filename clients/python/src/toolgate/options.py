@@ -86,7 +86,7 @@ class PortOptions(TypedDict, total=False):
 
 
 class FilesOptions(TypedDict, total=False):
-    """What `AsyncClient.files` takes; it says what each means."""
+    """What `AsyncClient.files` and `AsyncClient.mcp` take; they say what each means."""
 
     session: str | None
     workspace: str | None

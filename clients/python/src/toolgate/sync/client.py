@@ -10,6 +10,7 @@ from toolgate.sync import _portal
 from toolgate.sync.execution import Execution
 from toolgate.sync.files import Files
 from toolgate.sync.listing import ToolListing, WorkspaceEvents
+from toolgate.sync.mcp import McpServers
 from toolgate.sync.outputs import Output
 from toolgate.sync.ports import OpenedPort
 from toolgate.sync.services import Approvals, Host
@@ -238,6 +239,14 @@ class Client:
             **options: The options of `AsyncClient.files`.
         """
         return Files(self._client.files(**options))
+
+    def mcp(self, **options: Unpack[FilesOptions]) -> McpServers:
+        """Returns what the MCP servers of a workspace have beside tools: resources and prompts, to list and to read.
+
+        Args:
+            **options: The options of `AsyncClient.mcp`.
+        """
+        return McpServers(self._client.mcp(**options))
 
     @property
     def workspaces(self) -> Workspaces:
