@@ -61,15 +61,7 @@ func WithRecursive() CallOption {
 
 // changeOf says how a change is made.
 func (f *Files) changeOf(options []CallOption) (changeConfig, *toolgatev1.CallStart, error) {
-	var all []CallOption
-	for _, option := range f.options {
-		all = append(all, option)
-	}
-	call, err := f.client.callConfig(append(all, options...))
-	if err != nil {
-		return changeConfig{}, nil, err
-	}
-	message, err := call.proto()
+	call, message, err := f.client.callStart(f.options, options)
 	return call.change, message, err
 }
 

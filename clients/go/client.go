@@ -42,6 +42,7 @@ type Client struct {
 	info        toolgatev1.InfoServiceClient
 	files       toolgatev1.FileServiceClient
 	ports       toolgatev1.PortServiceClient
+	mcp         toolgatev1.McpServiceClient
 	workspaces  toolgatev1.WorkspaceServiceClient
 
 	// Ends when the client is closed.
@@ -93,6 +94,7 @@ func NewClient(target string, options ...Option) (*Client, error) {
 	client.info = toolgatev1.NewInfoServiceClient(client.conn)
 	client.files = toolgatev1.NewFileServiceClient(client.conn)
 	client.ports = toolgatev1.NewPortServiceClient(client.conn)
+	client.mcp = toolgatev1.NewMcpServiceClient(client.conn)
 	client.workspaces = toolgatev1.NewWorkspaceServiceClient(client.conn)
 	return client, nil
 }

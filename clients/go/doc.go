@@ -4,7 +4,8 @@
 // A [Client] lists tools ([Client.Tools]), executes them ([Client.Run], [Client.Execute]), answers what the service asks
 // a person ([Client.Approve]), lends functions of the program as tools ([Client.Host]) and reads what calls have printed
 // ([Client.Output]). For front ends it shows and changes the files of a workspace ([Client.Files]), draws terminals
-// ([Client.Terminal]), reaches what programs listen on ([Client.OpenPort]) and opens workspaces ([Client.OpenWorkspace]).
+// ([Client.Terminal]), reaches what programs listen on ([Client.OpenPort]), opens workspaces ([Client.OpenWorkspace]) and
+// reads what MCP servers have beside tools ([Client.MCP]).
 //
 // # Lost connections
 //

@@ -300,6 +300,20 @@ func (c *Client) callConfig(options []CallOption) (callConfig, error) {
 	return call, nil
 }
 
+// callStart says how a call is made that an RPC makes itself. The options of the call come after those of the context.
+func (c *Client) callStart(context []ContextOption, options []CallOption) (callConfig, *toolgatev1.CallStart, error) {
+	var all []CallOption
+	for _, option := range context {
+		all = append(all, option)
+	}
+	call, err := c.callConfig(append(all, options...))
+	if err != nil {
+		return callConfig{}, nil, err
+	}
+	message, err := call.proto()
+	return call, message, err
+}
+
 // context makes the context of a request that makes no call, or none of an id.
 func (c *Client) context(options []ContextOption) (*toolgatev1.CallContext, error) {
 	call := callConfig{context: c.config.context}
@@ -371,8 +385,9 @@ func WithMerge() CallOption {
 	return callOption(func(c *callConfig) { c.merge = true })
 }
 
-// WithWait lets a change of [Files] and [Client.OpenPort] wait for a person who is not there yet, for each prompt as long
-// as limit, or as the service lets prompts wait if that is 0. Without it, what nobody is there to approve is refused.
+// WithWait lets a change of [Files], a reading of [MCPServers] and [Client.OpenPort] wait for a person who is not there
+// yet, for each prompt as long as limit, or as the service lets prompts wait if that is 0. Without it, what nobody is there
+// to approve is refused.
 func WithWait(limit time.Duration) CallOption {
 	return callOption(func(c *callConfig) { c.waits, c.waitTimeout = true, limit })
 }
