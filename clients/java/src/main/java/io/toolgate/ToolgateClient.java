@@ -461,6 +461,15 @@ public final class ToolgateClient implements AutoCloseable {
     }
 
     /**
+     * Gives access to what the MCP servers of the client's workspace have beside tools.
+     *
+     * @return the servers; nothing is fetched yet
+     */
+    public McpServers mcp() {
+        return new McpServers(rpc, callOptions());
+    }
+
+    /**
      * Gives access to the workspaces of the service.
      *
      * @return the workspaces; nothing is fetched yet
