@@ -235,6 +235,14 @@ async fn page<L: List>(
             .await
             .unwrap_or_else(|_| Err(gone(&worker.name)))?;
         let (entries, next) = L::open(answer);
+        if entries.is_empty() && place.shown.is_none() {
+            // The worker has looked for a moment and found nothing: so ends the page of the gateway.
+            return Ok(Page {
+                entries: Vec::new(),
+                place,
+                next,
+            });
+        }
         let entries = entries.into_iter().filter_map(|entry| {
             let (id, workspace, moment) = L::facts(&entry);
             let moment: Moment = moment.map(|time| (time.seconds, time.nanos)).unwrap_or_default();

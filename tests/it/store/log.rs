@@ -1,4 +1,5 @@
-//! The write-ahead log of the embedded store stays short, however much is written and whoever reads.
+//! The files of the embedded store: the write-ahead log stays short, however much is written and whoever reads, and the database
+//! becomes shorter when records are deleted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -174,4 +175,41 @@ async fn a_reader_that_never_ends_is_named_before_the_log_is_too_long() {
         .unwrap()
         .len();
     assert!(log < MOST / 2, "it has begun anew: {log} bytes");
+}
+
+/// Deletes what was stored, in a database that was made before pages could be given back, or now; returns how long its file was
+/// before and after.
+async fn shortened(is_old: bool) -> (u64, u64) {
+    let watched = Watched::new();
+    let length = || fs::metadata(watched.database()).unwrap().len();
+    if is_old {
+        let db = watched.stranger();
+        db.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM").unwrap();
+    }
+    for number in 0..600 {
+        watched.call(&format!("a-{number}"), noise(RESULT)).await.unwrap();
+    }
+    let written_back = || {
+        watched
+            .stranger()
+            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+            .unwrap()
+    };
+    written_back();
+    let before = length();
+    assert_eq!(watched.store.sweep_calls(Timestamp(3_000)).await.unwrap(), 600);
+    watched.call("again", noise(RESULT)).await.unwrap();
+    written_back();
+    let check = "SELECT * FROM pragma_integrity_check";
+    let told: String = watched.stranger().query_row(check, [], |row| row.get(0)).unwrap();
+    assert_eq!(told, "ok");
+    (before, length())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_room_of_deleted_records_is_given_back_but_for_some() {
+    let (before, after) = shortened(false).await;
+    assert!(before > 25_000_000 && after < 20_000_000, "{before} to {after}");
+    let (before, after) = shortened(true).await;
+    assert!(after >= before, "{before} to {after}");
 }

@@ -12,14 +12,16 @@ use super::error::{Doing, decode, encode, limit, signed, unsigned};
 use super::instances::Instances;
 use super::packed::{self, JSON, Json};
 use super::prompts;
-use super::query::Query;
-use super::{LocalStore, sessions};
+use super::{LocalStore, call_list, sessions};
 use crate::change::{Change, end_of};
 use crate::outbox::Outbox;
 use crate::{CallFilter, CallLog, Created, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
 /// So many calls are changed in one transaction: all that there are would be more than the log may have.
 const CALLS_PER_DELETE: i64 = 64;
+
+/// So many facts are looked at in one transaction, for those of sessions that are gone.
+const FACTS_PER_LOOK: i64 = 1_000;
 
 /// A change and its events as they are stored; made before the writer is bothered.
 struct Stored {
@@ -267,43 +269,55 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
 /// Deletes the oldest of the calls that ended before a moment: so many that the log has room for them.
 fn sweep(db: &Connection, before: Timestamp) -> Result<usize, StoreError> {
     let what = "delete old calls";
-    let oldest = "ended < ? ORDER BY ended, number LIMIT ?";
+    // A call that ended before a moment was admitted before it: only those that ran for long are looked at in vain.
+    let oldest = "created < ?1 AND ended < ?1 ORDER BY created, number LIMIT ?2";
     let some = params![before.millis(), CALLS_PER_DELETE];
     db.prepare_cached(&format!(
-        "DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE {oldest})"
+        "DELETE FROM prompts WHERE call IN (SELECT id FROM calls INDEXED BY calls_by_time WHERE {oldest})"
     ))
     .and_then(|mut statement| statement.execute(some))
     .doing(db, what)?;
     db.prepare_cached(&format!(
-        "DELETE FROM calls WHERE number IN (SELECT number FROM calls WHERE {oldest})"
+        "DELETE FROM calls WHERE number IN (SELECT number FROM calls INDEXED BY calls_by_time WHERE {oldest})"
     ))
     .and_then(|mut statement| statement.execute(some))
     .doing(db, what)
 }
 
-/// Deletes what belonged to calls that are gone.
-fn sweep_rest(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
-    db.execute("DELETE FROM facts WHERE session NOT IN (SELECT session FROM calls)", [])
-        .doing(db, "delete facts of old sessions")?;
-    prompts::sweep_grants(db, instances).map(drop)
-}
-
-pub(super) fn select(filter: &CallFilter) -> Query {
-    let query = Query::new(&format!("SELECT number, {JSON} FROM calls WHERE TRUE"))
-        .within("workspace", &filter.workspaces)
-        .is("session", filter.session.as_ref().map(|session| session.as_str()))
-        .one_of("state", filter.states.iter().map(|state| state.as_str()))
-        .one_of("tool", filter.tools.iter().map(String::as_str))
-        .one_of("reason", filter.reasons.iter().map(|reason| reason.as_str()))
-        .is("parent", filter.parent.as_ref().map(|parent| parent.as_str()))
-        .is("agent", filter.agent.as_deref())
-        .is("requester", filter.requester.as_deref())
-        .compare("created >= ?", filter.from)
-        .compare("created < ?", filter.until)
-        .contains("words", filter.text.as_ref().map(|text| text.to_lowercase()).as_deref());
-    let unfinished = !filter.states.is_empty() && !filter.states.iter().any(|state| state.is_terminal());
-    // Says the same once more, in the words of the index over the few calls that still run.
-    if unfinished { query.also("ended IS NULL") } else { query }
+/// Deletes the facts of some sessions that have no calls: those that come after one. Returns the last it has looked at, or none
+/// when there are no more.
+fn sweep_facts(
+    db: &Connection,
+    (workspace, session): &(String, String),
+) -> Result<Option<(String, String)>, StoreError> {
+    let what = "delete facts of old sessions";
+    let last: Option<(String, String)> = db
+        .prepare_cached(
+            "SELECT workspace, session FROM facts WHERE (workspace, session) > (?, ?) ORDER BY workspace, session
+             LIMIT 1 OFFSET ?",
+        )
+        .and_then(|mut statement| {
+            let row = statement.query_row(params![workspace, session, FACTS_PER_LOOK], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            });
+            row.optional()
+        })
+        .doing(db, what)?;
+    let gone = "NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.workspace = facts.workspace AND sessions.session = facts.session)";
+    match &last {
+        Some((to_workspace, to_session)) => db.execute(
+            &format!(
+                "DELETE FROM facts WHERE (workspace, session) > (?, ?) AND (workspace, session) <= (?, ?) AND {gone}"
+            ),
+            [workspace, session, to_workspace, to_session],
+        ),
+        None => db.execute(
+            &format!("DELETE FROM facts WHERE (workspace, session) > (?, ?) AND {gone}"),
+            [workspace, session],
+        ),
+    }
+    .doing(db, what)?;
+    Ok(last)
 }
 
 #[async_trait]
@@ -346,11 +360,7 @@ impl CallLog for LocalStore {
 
     async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
-        self.readers
-            .read(move |db| {
-                select(&filter).page(db, &page, |row| row.get::<_, Json>(1), |json| decode("a call", &json.0))
-            })
-            .await
+        self.readers.read(move |db| call_list::list(db, &filter, &page)).await
     }
 
     async fn list_sessions(
@@ -385,9 +395,16 @@ impl CallLog for LocalStore {
             }
             count += some;
         }
+        let mut next = Some(Default::default());
+        while let Some(after) = next {
+            next = self.writer.write(move |db| sweep_facts(db, &after)).await?;
+        }
         let instances = self.instances.clone();
-        self.writer.write(move |db| sweep_rest(db, &instances)).await?;
+        self.writer
+            .write(move |db| prompts::sweep_grants(db, &instances).map(drop))
+            .await?;
         self.sweep_blobs().await?;
+        self.give_space_back().await?;
         Ok(count)
     }
 }

@@ -66,9 +66,11 @@ impl Journal for LocalStore {
                     .doing(db, "delete old events of the journal")
             });
             match deleted.await? {
-                0 => return Ok(count),
+                0 => break,
                 some => count += some,
             }
         }
+        self.give_space_back().await?;
+        Ok(count)
     }
 }

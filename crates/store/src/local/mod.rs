@@ -17,6 +17,7 @@
 
 mod audit;
 mod blobs;
+mod call_list;
 mod calls;
 mod changes;
 mod checkpoint;
@@ -42,6 +43,7 @@ mod readers;
 mod schema;
 mod sequencer;
 mod sessions;
+mod space;
 mod spool;
 mod store;
 mod sweep;

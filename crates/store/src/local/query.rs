@@ -112,23 +112,19 @@ impl Query {
         self.also(&format!("({})", conditions.join(" OR ")))
     }
 
-    fn bind(mut self, condition: &str, value: Value) -> Self {
-        self.values.push(value);
+    /// Adds a condition with its values.
+    pub(super) fn also_with(mut self, condition: &str, values: impl IntoIterator<Item = Value>) -> Self {
+        self.values.extend(values);
         self.also(condition)
     }
 
-    /// Returns how SQLite would find a page's rows, a line for each step.
-    #[cfg(test)]
-    pub(super) fn plan(self, db: &Connection, is_later_page: bool) -> String {
-        let query = match (is_later_page, self.before) {
-            (true, before) => self.bind(before, Value::Integer(1_000_000)),
-            (false, _) => self,
-        };
-        let sql = format!("EXPLAIN QUERY PLAN {} ORDER BY number DESC LIMIT 50", query.sql);
-        let mut statement = db.prepare(&sql).expect("a statement");
-        let rows = statement.query_map(params_from_iter(query.values), |row| row.get::<_, String>(3));
-        let lines: rusqlite::Result<Vec<String>> = rows.expect("a plan").collect();
-        lines.expect("its steps").join("\n")
+    fn bind(self, condition: &str, value: Value) -> Self {
+        self.also_with(condition, [value])
+    }
+
+    /// Returns the statement and the values of its parameters.
+    pub(super) fn into_parts(self) -> (String, Vec<Value>) {
+        (self.sql, self.values)
     }
 
     /// Runs the statement with an ending and returns its rows.
@@ -194,47 +190,5 @@ impl Query {
             .map(finish)
             .collect::<Result<_, _>>()?;
         Ok(Page { items, next })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::super::{calls, schema, sessions};
-    use super::*;
-    use crate::{CallFilter, SessionFilter};
-
-    #[test]
-    fn prefixes_are_found_by_an_index() {
-        let folder = TempDir::new().expect("a folder");
-        let db = schema::open_writer(&folder.path().join("toolgate.db"), toolgate_model::Durability::Process)
-            .expect("a database");
-        let check = |entries: &[&str]| {
-            let workspaces = WorkspaceSet::parse(entries.iter().copied()).expect("a set");
-            for is_later_page in [false, true] {
-                let filter = CallFilter {
-                    workspaces: workspaces.clone(),
-                    ..CallFilter::default()
-                };
-                let plan = calls::select(&filter).plan(&db, is_later_page);
-                let ranges = plan.matches("calls_of_sessions (workspace>? AND workspace<?)").count();
-                assert_eq!(ranges, workspaces.ranges().count(), "{entries:?}: {plan}");
-                assert!(
-                    !plan.contains("SCAN calls") && !plan.contains("PRIMARY KEY"),
-                    "{entries:?}: {plan}"
-                );
-            }
-        };
-        check(&["acme/*"]);
-        check(&["acme/*", "beta/*"]);
-        check(&["acme/*", "beta/x/*", "main", "side"]);
-        let filter = SessionFilter {
-            workspaces: WorkspaceSet::parse(["acme/*"]).expect("a set"),
-            ..SessionFilter::default()
-        };
-        let plan = sessions::select(&filter).plan(&db, true);
-        let by_index = "SEARCH calls USING COVERING INDEX calls_of_sessions (workspace>? AND workspace<?)";
-        assert!(plan.contains(by_index), "{plan}");
     }
 }

@@ -14,7 +14,7 @@ use toolgate_model::Durability;
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
@@ -23,6 +23,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("workspaces.sql"),
     include_str!("askers.sql"),
     include_str!("packed.sql"),
+    include_str!("bounded.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
@@ -46,7 +47,9 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         Durability::Process => "NORMAL",
         Durability::Power => "FULL",
     };
-    db.pragma_update(None, "journal_mode", "WAL")
+    // Whether pages can be given back is settled when a database is made: on an older one this changes nothing.
+    db.pragma_update(None, "auto_vacuum", "INCREMENTAL")
+        .and_then(|()| db.pragma_update(None, "journal_mode", "WAL"))
         .and_then(|()| db.pragma_update(None, "synchronous", synchronous))
         .and_then(|()| db.pragma_update(None, "foreign_keys", true))
         .and_then(|()| db.pragma_update(None, "cache_size", -4096))

@@ -1,7 +1,7 @@
 //! Sessions, as the calls that are stored tell of them.
 //!
-//! *Invariant:* nothing is stored for this but the moment at which a session was ended. A cursor is the number of the latest
-//! call of the last session that was listed.
+//! *Invariant:* the table `sessions` is kept by triggers, whoever writes to `calls`. A cursor is the number of the latest call of
+//! the last session that was listed.
 
 use rusqlite::{Connection, Row};
 use serde_json::Value;
@@ -12,19 +12,14 @@ use super::query::Query;
 use crate::overlay::Overlay;
 use crate::{ENDED, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
-/// The sessions as one table, whose `number` is that of their latest call.
+/// The sessions by their latest calls. Those of a few workspaces are found in the same order.
 const SESSIONS: &str = "
-    SELECT number, workspace, session, agents, first, newest, active, calls, unfinished, waiting, stopped FROM (
-        SELECT max(number) AS number, workspace, session, json_group_array(DISTINCT agent) AS agents,
-            min(created) AS first, max(created) AS newest,
-            max(max(created), coalesce(max(ended), 0)) AS active,
-            count(*) AS calls, count(*) - count(ended) AS unfinished,
-            (SELECT count(*) FROM calls AS open WHERE open.ended IS NULL AND open.state = 'waiting'
-                AND open.workspace = calls.workspace AND open.session = calls.session) AS waiting,
-            (SELECT value FROM facts WHERE facts.workspace = calls.workspace AND facts.session = calls.session
-                AND key = 'ended') AS stopped
-        FROM calls GROUP BY workspace, session
-    ) WHERE TRUE";
+    SELECT number, workspace, session, agents, first, newest, active, calls, unfinished,
+        (SELECT count(*) FROM calls AS open WHERE open.ended IS NULL AND open.state = 'waiting'
+            AND open.workspace = sessions.workspace AND open.session = sessions.session) AS waiting,
+        (SELECT value FROM facts WHERE facts.workspace = sessions.workspace AND facts.session = sessions.session
+            AND key = 'ended') AS stopped
+    FROM sessions INDEXED BY sessions_by_latest WHERE TRUE";
 
 struct Listed {
     session: SessionKey,
@@ -71,7 +66,7 @@ impl Listed {
     }
 }
 
-pub(super) fn select(filter: &SessionFilter) -> Query {
+fn select(filter: &SessionFilter) -> Query {
     Query::new(SESSIONS)
         .within("workspace", &filter.workspaces)
         .compare("active >= ?", filter.from)

@@ -1342,7 +1342,8 @@ type ListCallsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first, each without its input, `extra`, metadata, attachments and output; GetCall has them.
 	Calls []*Call `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
-	// For the next page; empty on the last.
+	// For the next page; empty on the last. A page may have fewer calls than were asked for, or none, and not be the last: where
+	// few of many calls match, it ends when it has looked for a moment.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -652,7 +652,9 @@ class ListCallsResponse(_message.Message):
     CALLS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """For the next page; empty on the last."""
+    """For the next page; empty on the last. A page may have fewer calls than were asked for, or none, and not be the last: where
+    few of many calls match, it ends when it has looked for a moment.
+    """
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[_call_pb2.Call]:
         """Newest first, each without its input, `extra`, metadata, attachments and output; GetCall has them."""

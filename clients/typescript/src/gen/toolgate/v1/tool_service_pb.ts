@@ -773,7 +773,8 @@ export type ListCallsResponse = Message<"toolgate.v1.ListCallsResponse"> & {
   calls: Call[];
 
   /**
-   * For the next page; empty on the last.
+   * For the next page; empty on the last. A page may have fewer calls than were asked for, or none, and not be the last: where
+   * few of many calls match, it ends when it has looked for a moment.
    *
    * @generated from field: string next_page_token = 2;
    */
