@@ -18,6 +18,7 @@ mod long_outputs;
 mod machines;
 mod made;
 mod many;
+mod plugins;
 mod rolled;
 mod rules;
 #[allow(dead_code)] // the tests of the store itself use all of it

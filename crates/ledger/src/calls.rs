@@ -42,6 +42,7 @@ impl LedgerStore {
             None => {
                 self.holds.note(record);
                 self.recorded.begin(&record.id, &self.holds);
+                self.told.changed(record, events);
                 Created::New
             }
         };
@@ -69,6 +70,7 @@ impl LedgerStore {
         self.doubts.end_append(&record.id, again, &appended);
         let noted = appended?.noted;
         self.holds.note(record);
+        self.told.changed(record, events);
         Ok((Created::New, noted))
     }
 

@@ -11,6 +11,7 @@
 //! - `holds`: which workspaces this run has, and for how long;
 //! - `doubts`: what may be stored or not; `notes`: what is stored without anybody waiting for it;
 //! - `parts`, `uploads`: outputs on their way, their full parts straight to a bucket; `follow`: hears of changes; `places`: where prompts and grants are;
+//! - `told`: what this run has changed, for its plugins;
 //! - `store`: one run's store, and its tasks;
 //! - `calls`, `prompts`, `records`, `outputs`, `changes`, `kept`: the traits of a store.
 
@@ -33,9 +34,11 @@ mod prompts;
 mod records;
 mod rpc;
 mod store;
+mod told;
 mod uploads;
 pub mod wire;
 
 pub use self::gateways::NotAccepted;
 pub use self::options::{Identity, LedgerOptions, Line, Way, Ways};
 pub use self::store::LedgerStore;
+pub use self::told::Told;

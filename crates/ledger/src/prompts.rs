@@ -59,7 +59,13 @@ impl LedgerStore {
         };
         let answer = self.holds.change(question).await;
         self.news.come();
-        wire::of_json("the end of a prompt", &answer?.settled)
+        let settled: Settled = wire::of_json("the end of a prompt", &answer?.settled)?;
+        match &settled {
+            Settled::Now { prompts } => prompts.iter().for_each(|prompt| self.told.saw(prompt)),
+            Settled::Before(prompt) => self.told.saw(prompt),
+            Settled::Unknown | Settled::Overtaken => {}
+        }
+        Ok(settled)
     }
 
     /// Asks what approvers listen to that concerns the calls which go on now.
@@ -108,6 +114,9 @@ impl Prompts for LedgerStore {
         self.places.saw_prompt(&prompt.id, &prompt.workspace);
         let grants: Vec<Grant> = wire::of_json("grants", &answer.grants)?;
         self.saw(&grants);
+        if grants.is_empty() {
+            self.told.opened(&prompt);
+        }
         Ok(timeless(grants))
     }
 
@@ -139,6 +148,7 @@ impl Prompts for LedgerStore {
         let asked: Option<AskedPrompt> = wire::of_optional("a prompt", &answer.asked)?;
         if let Some(asked) = &asked {
             self.places.saw_prompt(&asked.prompt.id, &asked.prompt.workspace);
+            self.told.saw(&asked.prompt);
         }
         Ok(asked)
     }

@@ -65,6 +65,7 @@ impl SessionFacts for LedgerStore {
 #[async_trait]
 impl Journal for LedgerStore {
     fn record(&self, event: ServiceEvent) {
+        self.told.noted(&event);
         self.notes.add(&event.workspace.clone(), Note::Event(event));
     }
 

@@ -25,6 +25,7 @@ use crate::notes::Notes;
 use crate::options::LedgerOptions;
 use crate::parts::Parts;
 use crate::places::Places;
+use crate::told::Told;
 use crate::uploads::{Uploads, blocking};
 
 /// How long the last notes and outputs may take when the store is closed.
@@ -48,6 +49,7 @@ pub struct LedgerStore {
     /// Where prompts and grants are, by their ids.
     pub(crate) places: Places,
     pub(crate) recorded: AllRecorded,
+    pub(crate) told: Arc<Told>,
     pub(crate) changed: Arc<Notify>,
     /// How far a gateway was heard of what changes, and what was read after that.
     pub(crate) news: Arc<News>,
@@ -87,6 +89,7 @@ impl LedgerStore {
             kept,
             places: Places::default(),
             recorded: AllRecorded::default(),
+            told: Arc::default(),
             changed: Arc::default(),
             news: Arc::default(),
             read_prompts: Read::default(),
@@ -144,6 +147,11 @@ impl LedgerStore {
     /// run kills its programs and ends it.
     pub fn stopped(&self) -> CancellationToken {
         self.holds.gateways.stopped.clone()
+    }
+
+    /// Returns what this run has changed, for its plugins.
+    pub fn told(&self) -> Arc<Told> {
+        Arc::clone(&self.told)
     }
 
     /// Returns the names of the workspaces that this run has.

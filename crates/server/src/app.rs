@@ -65,6 +65,7 @@ use toolgate_config::{Config, Environment, Flags};
 use toolgate_engine::prompts::broker::Broker;
 use toolgate_engine::{Engine, EngineDeps};
 use toolgate_extensions::hosted::Hosts;
+use toolgate_ledger::Told;
 use toolgate_lsp::{self as lsp, ServerPool};
 use toolgate_model::{InstanceId, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
@@ -156,7 +157,8 @@ struct Parts {
     looking: TaskTracker,
     /// Ends when this run must stop at once: its calls may be another one's.
     stopped: CancellationToken,
-    has_audit: bool,
+    /// What a worker has changed, whose audit and journal the gateways keep; none where they are kept here.
+    told: Option<Arc<Told>>,
     drain_grace: Duration,
 }
 
@@ -318,7 +320,7 @@ impl App {
             gateways,
             looking,
             stopped: opened.stopped,
-            has_audit: opened.has_audit,
+            told: opened.told,
             drain_grace: config.drain_grace,
         };
         Ok(Self {
@@ -393,16 +395,11 @@ impl App {
             stop_servers.clone(),
         ));
         #[cfg(feature = "javascript")]
-        if parts.gateways.is_some() {
-            // They keep the journal.
-            parts.extensions.never_tell();
-        } else {
-            servers.spawn(plugin_events::tell(
-                parts.store.clone(),
-                parts.extensions.clone(),
-                stop_servers.clone(),
-            ));
-        }
+        servers.spawn(plugin_events::tell(
+            (parts.store.clone(), parts.told.clone()),
+            parts.extensions.clone(),
+            stop_servers.clone(),
+        ));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let watch = Arc::new(telemetry::Watch {
             engine: parts.engine.clone(),
@@ -470,7 +467,7 @@ impl Emergency {
 impl Running {
     /// Notes in the log where the audit goes on.
     pub async fn note_audit(&self) {
-        if self.parts.has_audit {
+        if self.parts.told.is_none() {
             log_head(&*self.parts.store, "audit resumed").await;
         }
     }
@@ -513,7 +510,7 @@ impl Running {
             gateways,
             looking,
             stopped: _,
-            has_audit,
+            told,
             drain_grace,
         } = self.parts;
         services.stop_serving().await;
@@ -535,7 +532,7 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        if has_audit {
+        if told.is_none() {
             log_head(&*store, "audit closed").await;
         }
         if let Err(error) = store.close().await {

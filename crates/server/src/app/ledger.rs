@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_config::service::ClusterConfig;
 use toolgate_ledger::chance::with_chance;
 use toolgate_ledger::{Identity, LedgerOptions, LedgerStore, NotAccepted, Ways};
 use toolgate_model::InstanceId;
+use toolgate_store::StoreError;
 use toolgate_store::local::QuotaLimits;
 use toolgate_store::outage::Outage;
-use toolgate_store::{Store, StoreError};
 use toolgate_web::Network;
 
 use super::outgoing;
@@ -28,12 +27,8 @@ const PATIENCE_WITH_GATEWAYS: Duration = Duration::from_secs(300);
 /// How long it waits before the next attempt: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Takes the workspaces of the configuration for one run, and returns its store, and what ends when the run must stop.
-pub(super) async fn open_ledger(
-    config: &Config,
-    instance: InstanceId,
-    gateways: Ways,
-) -> anyhow::Result<(Arc<dyn Store>, CancellationToken)> {
+/// Takes the workspaces of the configuration for one run, and returns its store.
+pub(super) async fn open_ledger(config: &Config, instance: InstanceId, gateways: Ways) -> anyhow::Result<LedgerStore> {
     let cluster = &config.cluster;
     let identity = cluster.identity.clone().map(|path| -> Identity {
         // Read anew each time: it may have been exchanged.
@@ -72,7 +67,7 @@ pub(super) async fn open_ledger(
             opened => break opened,
         }
     };
-    let store = store.map_err(|error| match not_accepted(&error) {
+    store.map_err(|error| match not_accepted(&error) {
         Some(said) => anyhow::Error::new(Unwelcome(format!(
             "no gateway lets this worker in: {said}. {}",
             shown(cluster)
@@ -80,9 +75,7 @@ pub(super) async fn open_ledger(
         None => anyhow::Error::new(error).context(
             "cannot take the workspaces through the gateways (cluster.gateways): do they run, and have a database?",
         ),
-    })?;
-    let stopped = store.stopped();
-    Ok((Arc::new(store), stopped))
+    })
 }
 
 /// No gateway has accepted the worker, from the beginning: it is its configuration, or that of the gateways, which is wrong.

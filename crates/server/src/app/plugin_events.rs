@@ -1,6 +1,7 @@
 //! What plugins hear of what happens: the journal, in the shapes of OpenCode's events.
 //!
-//! Nothing is read while no plugin hears. On a worker, whose journal the gateways keep, this does not run.
+//! Nothing is read while no plugin hears. A worker, whose journal the gateways keep, tells of what it has changed itself, and of its
+//! prompts: nobody else changes anything of a workspace that it has.
 //!
 //! *Invariant:* reads what is stored, and waits for no plugin. What concerns a workspace is told to its plugins only. What happens while
 //! the store cannot be read is told later; what can never be told is passed over, and that is said.
@@ -15,11 +16,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_extensions::javascript::Extensions;
+use toolgate_ledger::Told;
 use toolgate_model::{
     CallId, CallRecord, CallState, Prompt, PromptId, PromptOutcome, PromptRequest, Reply, ServiceEvent,
     ServiceEventKind, SessionKey, Timestamp, WorkspaceSet,
 };
-use toolgate_store::{CallFilter, Journal, PageRequest, Prompts, Store, StoreError};
+use toolgate_store::{CallFilter, Journal, PageRequest, Store, StoreError};
 
 use super::plugin_answers::{message_of, session_json, tool_part, with_ids};
 use crate::grpc::ServeError;
@@ -41,11 +43,11 @@ const MAX_FAILURES: u32 = 6;
 
 /// Tells plugins what happens until `stop`.
 pub(super) async fn tell(
-    store: Arc<dyn Store>,
+    records: (Arc<dyn Store>, Option<Arc<Told>>),
     extensions: Arc<Extensions>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let mut teller = Teller::new(store, extensions.clone());
+    let mut teller = Teller::new(records, extensions.clone());
     stop.run_until_cancelled(teller.run()).await;
     extensions.never_tell();
     Ok(())
@@ -63,21 +65,27 @@ trait Records: Send + Sync {
 }
 
 #[async_trait]
-impl Records for Arc<dyn Store> {
+impl Records for (Arc<dyn Store>, Option<Arc<Told>>) {
     async fn last(&self) -> Result<watch::Receiver<u64>, StoreError> {
-        Journal::last(&**self).await
+        match &self.1 {
+            Some(told) => Ok(told.last()),
+            None => Journal::last(&*self.0).await,
+        }
     }
 
     async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
-        Journal::since(&**self, after, limit).await
+        match &self.1 {
+            Some(told) => Ok(told.since(after, limit)),
+            None => Journal::since(&*self.0, after, limit).await,
+        }
     }
 
     async fn call(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
-        self.get(id).await
+        self.0.get(id).await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
-        Prompts::prompt(&**self, id).await
+        self.0.prompt(id).await
     }
 
     async fn has_calls(&self, session: &SessionKey, before: Timestamp) -> Result<bool, StoreError> {
@@ -88,7 +96,7 @@ impl Records for Arc<dyn Store> {
             ..CallFilter::default()
         };
         let page = PageRequest { size: 1, after: None };
-        Ok(!self.list_calls(&filter, &page).await?.items.is_empty())
+        Ok(!self.0.list_calls(&filter, &page).await?.items.is_empty())
     }
 }
 

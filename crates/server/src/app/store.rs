@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::Config;
 use toolgate_config::service::ClusterRole;
+use toolgate_ledger::Told;
 use toolgate_model::InstanceId;
 use toolgate_store::audit::Recorder;
 use toolgate_store::local::{LocalStore, QuotaLimits, StoreOptions};
@@ -22,8 +23,8 @@ pub(super) struct Opened {
     pub(super) store: Arc<dyn Store>,
     /// Ends when this run must stop at once.
     pub(super) stopped: CancellationToken,
-    /// Whether the audit is kept here.
-    pub(super) has_audit: bool,
+    /// What a worker has changed: its audit and its journal are kept by the gateways. None where they are kept here.
+    pub(super) told: Option<Arc<Told>>,
 }
 
 /// Opens the store for one run of the service, and prepares it for the workspaces of its configuration.
@@ -35,11 +36,11 @@ pub(super) async fn open(
 ) -> anyhow::Result<Opened> {
     if config.cluster.role == ClusterRole::Worker {
         let gateways = gateways.context("a worker has gateways: set cluster.gateways")?;
-        let (store, stopped) = ledger::open_ledger(config, instance, gateways.ways.clone()).await?;
+        let store = ledger::open_ledger(config, instance, gateways.ways.clone()).await?;
         return Ok(Opened {
-            store,
-            stopped,
-            has_audit: false,
+            stopped: store.stopped(),
+            told: Some(store.told()),
+            store: Arc::new(store),
         });
     }
     let data_dir = config.data_dir.clone();
@@ -64,6 +65,6 @@ pub(super) async fn open(
         store: Arc::new(store),
         // Nobody takes a data directory from the one that has it.
         stopped: CancellationToken::new(),
-        has_audit: true,
+        told: None,
     })
 }
