@@ -22,7 +22,7 @@ use crate::Plan;
 use crate::cost::bytes_in;
 use crate::measure::Samples;
 use crate::service::{Service, Tools, execute, folder, recorded, request};
-use crate::table::{Row, show_bytes};
+use crate::table::{Row, show_bytes, show_time};
 
 /// What everything is to take at most.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -132,6 +132,24 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// Follows the pages of a search to its end: a page is bounded, and together they look at all calls.
+    async fn whole_search(&mut self, mut page: ListCallsRequest) -> Result<()> {
+        let (begin, mut pages) = (Instant::now(), 0);
+        loop {
+            page.page_token = self.client.list_calls(page.clone()).await?.into_inner().next_page_token;
+            pages += 1;
+            if page.page_token.is_empty() {
+                break;
+            }
+        }
+        let what = "stored calls: all pages of a search of what none has";
+        let row = Row::told(what, format!("{pages} pages"), show_time(begin.elapsed()));
+        self.rows.push(row.beside(&self.about));
+        Ok(())
+    }
+}
+
 fn session(number: u64) -> String {
     format!("session-{number:07}")
 }
@@ -178,7 +196,7 @@ async fn questions(mut asked: Asked, service: &Service, count: u64) -> Result<Ve
         ..all()
     };
     asked
-        .list("those of a tool that none is of", 0, |_| of_tool.clone())
+        .list("a page of those of a tool that none is of", 0, |_| of_tool.clone())
         .await?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let long_ago = now.saturating_sub(SPAN / 2).as_secs();
@@ -207,11 +225,11 @@ async fn questions(mut asked: Asked, service: &Service, count: u64) -> Result<Ve
     asked
         .list("search of what many have", 50, |_| text("needle".to_owned()))
         .await?;
-    asked
-        .list("search of what one has", 1, |round| text(call_id(some(round))))
-        .await?;
+    let one = |round| text(call_id(some(round)));
+    asked.list("a page of a search of what one has", 0, one).await?;
     let nobody = |round| text(format!("nobody has {round}"));
-    asked.list("search of what none has", 0, nobody).await?;
+    asked.list("a page of a search of what none has", 0, nobody).await?;
+    asked.whole_search(nobody(0)).await?;
     asked
         .time("one of them", async |client, round| {
             let call_id = call_id(some(round));
@@ -345,7 +363,9 @@ fn copy(path: &Path, count: u64, free: u64) -> Result<()> {
         )
         .with_context(|| format!("copying {table}"))?;
     }
-    db.execute_batch("COMMIT")?;
+    // The first start must not wait until all this is on the disk.
+    db.execute_batch("COMMIT; PRAGMA journal_mode = WAL")?;
+    std::fs::File::open(path)?.sync_all()?;
     let copied: i64 = db.query_row("SELECT count(*) FROM calls", [], |row| row.get(0))?;
     ensure!(copied >= count_signed, "there are {copied} calls");
     Ok(())

@@ -15,7 +15,7 @@ use crate::{ENDED, Page, PageRequest, SessionFilter, SessionSummary, StoreError}
 /// The sessions by their latest calls. Those of a few workspaces are found in the same order.
 const SESSIONS: &str = "
     SELECT number, workspace, session, agents, first, newest, active, calls, unfinished,
-        (SELECT count(*) FROM calls AS open WHERE open.ended IS NULL AND open.state = 'waiting'
+        (SELECT count(*) FROM calls AS open INDEXED BY calls_unfinished WHERE open.ended IS NULL AND open.state = 'waiting'
             AND open.workspace = sessions.workspace AND open.session = sessions.session) AS waiting,
         (SELECT value FROM facts WHERE facts.workspace = sessions.workspace AND facts.session = sessions.session
             AND key = 'ended') AS stopped
