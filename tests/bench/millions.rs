@@ -130,9 +130,7 @@ impl Asked {
         })
         .await
     }
-}
 
-impl Asked {
     /// Follows the pages of a search to its end: a page is bounded, and together they look at all calls.
     async fn whole_search(&mut self, mut page: ListCallsRequest) -> Result<()> {
         let (begin, mut pages) = (Instant::now(), 0);

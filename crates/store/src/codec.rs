@@ -1,7 +1,7 @@
 //! How every store writes things down: JSON, numbers, page tokens, and what it says when that fails.
 //!
 //! *Invariant:* nothing here touches a store. A page token is the number of the last row that was listed; rows are numbered as
-//! they are stored, so new ones never move a page.
+//! they are stored, so new ones never move a page. (The embedded store lists calls by their time, with tokens of its own.)
 
 use std::error::Error;
 
@@ -81,9 +81,12 @@ pub fn parse_token(text: &str) -> Result<i64, StoreError> {
     let digits = text.strip_prefix('p').filter(|digits| digits.len() == 16);
     let number = digits.and_then(|digits| i64::from_str_radix(digits, 16).ok());
     // Made again: signs and capitals parse as well, but were never given out.
-    number
-        .filter(|number| token(*number) == text)
-        .ok_or_else(|| StoreError::BadPage("this service did not issue this token".to_owned()))
+    number.filter(|number| token(*number) == text).ok_or_else(bad_token)
+}
+
+/// Refuses a token that was never given out.
+pub(crate) fn bad_token() -> StoreError {
+    StoreError::BadPage("this service did not issue this token".to_owned())
 }
 
 #[cfg(test)]

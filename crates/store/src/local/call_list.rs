@@ -14,7 +14,7 @@ use toolgate_model::{CallRecord, CallState, Timestamp};
 use super::error::{Doing, decode, limit};
 use super::packed::{self, JSON, Json};
 use super::query::Query;
-use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES};
+use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES, bad_token};
 use crate::{CallFilter, Page, PageRequest, StoreError};
 
 /// After this time a page does not look at more calls.
@@ -69,7 +69,7 @@ impl Place {
             .map(|(created, number)| Self { created, number })
             // Made again: signs and capitals parse as well, but were never given out.
             .filter(|place| place.token() == text)
-            .ok_or_else(|| StoreError::BadPage("this service did not issue this token".to_owned()))
+            .ok_or_else(bad_token)
     }
 }
 

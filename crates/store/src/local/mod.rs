@@ -1,7 +1,7 @@
 //! The embedded store: SQLite in WAL mode and spool files in the data directory.
 //!
 //! ```text
-//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes, the audit
+//! toolgate.db           calls, events, what sessions sum up to, prompts, grants, facts, journal, rows of outputs, changes, the audit
 //! blobs/<aa>/<sha256>   contents of files before and after a change, named by their digest
 //! workspaces/<workspace>/tool-output/    one file for each output, readable by the owner only
 //! instances/<id>.lock   locked while that run of the service lives

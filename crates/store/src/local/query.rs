@@ -1,7 +1,7 @@
 //! Listings: conditions that a filter adds to a statement, and the cursor from page to page.
 //!
 //! *Invariant:* values from outside are bound, never written into the statement. Pages go by the numbers of rows
-//! ([`crate::codec`]).
+//! ([`crate::codec`]), but for those of calls (`call_list`).
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};

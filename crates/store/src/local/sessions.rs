@@ -12,7 +12,7 @@ use super::query::Query;
 use crate::overlay::Overlay;
 use crate::{ENDED, Page, PageRequest, SessionFilter, SessionSummary, StoreError};
 
-/// The sessions by their latest calls. Those of a few workspaces are found in the same order.
+/// The sessions, walked from the one with the latest call on, also for those of some workspaces.
 const SESSIONS: &str = "
     SELECT number, workspace, session, agents, first, newest, active, calls, unfinished,
         (SELECT count(*) FROM calls AS open INDEXED BY calls_unfinished WHERE open.ended IS NULL AND open.state = 'waiting'

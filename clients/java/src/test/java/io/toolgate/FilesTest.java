@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import static io.toolgate.Refusals.refused;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -48,7 +49,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
-import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Files of a workspace of the real service, whose rules let {@code notes/} be changed and nothing else. */
@@ -70,13 +70,6 @@ class FilesTest {
     static void stop() {
         client.close();
         server.close();
-    }
-
-    private static ToolgateException refused(Status.Code code, String reason, Executable change) {
-        ToolgateException refused = assertThrows(ToolgateException.class, change);
-        assertEquals(code, refused.code(), refused.getMessage());
-        assertEquals(reason, refused.reason(), refused.getMessage());
-        return refused;
     }
 
     private static byte[] bytes(String text) {

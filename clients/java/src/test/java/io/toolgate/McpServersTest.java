@@ -1,8 +1,8 @@
 package io.toolgate;
 
+import static io.toolgate.Refusals.refused;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.protobuf.ByteString;
 import io.grpc.Status;
@@ -35,7 +35,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
-import org.junit.jupiter.api.function.Executable;
 
 /** What an MCP server of the real service has beside tools; another one does not start. */
 @EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
@@ -78,13 +77,6 @@ class McpServersTest {
     static void stop() {
         client.close();
         server.close();
-    }
-
-    private static ToolgateException refused(Status.Code code, String reason, Executable action) {
-        ToolgateException refused = assertThrows(ToolgateException.class, action);
-        assertEquals(code, refused.code(), refused.getMessage());
-        assertEquals(reason, refused.reason(), refused.getMessage());
-        return refused;
     }
 
     @Test

@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import static io.toolgate.Refusals.refused;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -27,7 +28,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
-import org.junit.jupiter.api.function.Executable;
 
 /** Ports of the real service, on which a program of a command in the background listens. */
 @EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
@@ -51,13 +51,6 @@ class PortsTest {
         client.cancel(call);
         client.close();
         server.close();
-    }
-
-    private static ToolgateException refused(Status.Code code, String reason, Executable action) {
-        ToolgateException refused = assertThrows(ToolgateException.class, action);
-        assertEquals(code, refused.code(), refused.getMessage());
-        assertEquals(reason, refused.reason(), refused.getMessage());
-        return refused;
     }
 
     private static OpenPortRequest as(String agent, String session) {
