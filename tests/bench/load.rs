@@ -317,14 +317,14 @@ fn session(number: usize) -> String {
 /// Measures for a while; returns the memory at the end of it.
 async fn measured(service: &Service, stage: &Stage, args: Args, report: &mut Report) -> Result<Memory> {
     let (pid, own) = (service.pid()?, std::process::id());
+    stage.begin().await?;
     let begin = Instant::now();
     let before = (Processors::of(pid)?, Processors::of(own)?);
-    stage.measure(true);
     sleep(Duration::from_secs(args.seconds)).await;
-    let delays = Samples::new(stage.measure(false))?;
     let took = begin.elapsed();
     let after = (Processors::of(pid)?, Processors::of(own)?);
     let memory = service.memory()?;
+    let delays = Samples::new(stage.delays().await?)?;
     let share = |time: Duration| format!("{:.0} %", 100.0 * time.as_secs_f64() / took.as_secs_f64());
     let of_service = after.0.own.saturating_sub(before.0.own);
     let detail = format!(

@@ -65,16 +65,13 @@ async fn watchers(program: &Path, args: Args, report: &mut Report) -> Result<()>
         .context("some watchers have read nothing")?;
 
     eprintln!("measuring for {} s …", args.seconds);
+    tokio::try_join!(stage.begin(), direct.begin())?;
     let before = Processors::of(gateway.pid()?)?;
-    stage.measure(true);
-    direct.measure(true);
     sleep(Duration::from_secs(args.seconds)).await;
-    let delays = (
-        Samples::new(stage.measure(false))?,
-        Samples::new(direct.measure(false))?,
-    );
     let used = Processors::of(gateway.pid()?)?.own.saturating_sub(before.own);
     let full = gateway.memory()?;
+    let delays = tokio::try_join!(stage.delays(), direct.delays())?;
+    let delays = (Samples::new(delays.0)?, Samples::new(delays.1)?);
 
     eprintln!("ending all …");
     stage.go_on.cancel();

@@ -2,36 +2,73 @@
 //!
 //! *Invariant:* an event, a byte or a line that is missing or comes twice is an error; so is a stream without an end.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{CallEvent, CallOutput, OutputMode, WatchCallRequest};
 
 use crate::service::Tools;
 
+/// How long the watchers have for what was written before they came, once each has read of it.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// How long no line must have come for the last of those that are measured to be there.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// What the watchers and whoever directs them share.
-#[derive(Default)]
 pub(crate) struct Stage {
     /// Watchers that have stalled read from now on.
     pub(crate) go_on: CancellationToken,
-    is_measured: AtomicBool,
-    /// How long the lines took that came while it was measured.
+    /// Lines count that were written from this time on, before the other one, both in microseconds of the clock. Those that a watcher
+    /// catches up with are as old as it is late, which says nothing about the way here.
+    from: AtomicU64,
+    until: AtomicU64,
+    /// How long the lines took that count.
     delays: Mutex<Vec<Duration>>,
     /// Watchers that have read a line.
     readers: AtomicUsize,
     one_more: Notify,
 }
 
+impl Default for Stage {
+    fn default() -> Self {
+        Self {
+            go_on: CancellationToken::default(),
+            from: AtomicU64::new(u64::MAX),
+            until: AtomicU64::new(u64::MAX),
+            delays: Mutex::default(),
+            readers: AtomicUsize::default(),
+            one_more: Notify::default(),
+        }
+    }
+}
+
 impl Stage {
-    /// Begins to measure, or ends it and returns the delays.
-    pub(crate) fn measure(&self, begins: bool) -> Vec<Duration> {
-        self.is_measured.store(begins, Ordering::Release);
-        std::mem::take(&mut *self.delays.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Begins to measure once the watchers have caught up.
+    pub(crate) async fn begin(&self) -> Result<()> {
+        sleep(CATCH_UP).await;
+        self.from.store(micros()?, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends it, waits for the lines that are on their way, and returns how long each took.
+    pub(crate) async fn delays(&self) -> Result<Vec<Duration>> {
+        self.until.store(micros()?, Ordering::Release);
+        let count = || self.delays.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let mut before = 0;
+        while count() > before {
+            before = count();
+            sleep(SETTLED).await;
+        }
+        Ok(std::mem::take(
+            &mut *self.delays.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
     }
 
     /// Returns once so many watchers have read a line.
@@ -52,11 +89,18 @@ impl Stage {
         self.one_more.notify_waiters();
     }
 
-    fn note(&self, delay: Duration) {
-        if self.is_measured.load(Ordering::Acquire) {
+    /// Notes when a line came that was written at this time, both in microseconds.
+    fn note(&self, written: u64, come: u64) {
+        if (self.from.load(Ordering::Acquire)..self.until.load(Ordering::Acquire)).contains(&written) {
+            let delay = Duration::from_micros(come.saturating_sub(written));
             self.delays.lock().unwrap_or_else(PoisonError::into_inner).push(delay);
         }
     }
+}
+
+/// The time of the clock, in microseconds.
+fn micros() -> Result<u64> {
+    Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)
 }
 
 /// What a watcher saw, all of it in order.
@@ -116,7 +160,7 @@ impl Seen {
     }
 
     fn output(&mut self, output: &CallOutput, stage: &Stage) -> Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let now = micros()?;
         ensure!(
             output.offset == self.bytes,
             "output at {} after {} bytes",
@@ -140,7 +184,7 @@ impl Seen {
             if count == 0 {
                 stage.has_read();
             }
-            stage.note(now.saturating_sub(Duration::from_micros(written)));
+            stage.note(written, now);
         }
         Ok(())
     }

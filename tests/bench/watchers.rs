@@ -63,12 +63,12 @@ pub(crate) async fn run(count: usize, seconds: u64, report: &mut Report) -> Resu
 
     let pids = [many.gateways[0].serving()?.pid()?, many.gateways[1].serving()?.pid()?];
     let own = |pid: u32| anyhow::Ok(Processors::of(pid)?.own);
+    stage.begin().await?;
     let (begun, used) = (Instant::now(), own(pids[0])? + own(pids[1])?);
-    stage.measure(true);
     sleep(Duration::from_secs(seconds)).await;
-    let delays = Samples::new(stage.measure(false))?;
     let used = own(pids[0])? + own(pids[1])? - used;
     let share = 50.0 * used.as_secs_f64() / begun.elapsed().as_secs_f64();
+    let delays = Samples::new(stage.delays().await?)?;
     let most = resident(0)?.max(resident(1)?);
     let what = format!("memory of a gateway, each with half of {count} watchers");
     let detail = format!("{} before; all read within {}", show_bytes(before), show_time(opened));
