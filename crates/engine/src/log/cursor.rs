@@ -216,6 +216,13 @@ impl Cursor {
             }
             match self.bytes_of(&recorded).await? {
                 Some(data) => return Ok(Some(Item::Event(recorded.event, data))),
+                None if self.output_may_come() => {
+                    self.held = Some(recorded);
+                    if self.must_be_told() || Instant::now() >= deadline {
+                        return Ok(self.heartbeat());
+                    }
+                    self.look_again().await?;
+                }
                 None => self.leave_out(&recorded).await?,
             }
         }
@@ -339,16 +346,28 @@ impl Cursor {
             return Err(WatchError::Abandoned);
         }
         while Instant::now() < deadline {
-            if self.over.is_cancelled() {
-                return Err(WatchError::Draining);
-            }
-            tokio::time::sleep(FOREIGN_POLL).await;
-            self.stored = self.store.get(&self.id).await?;
+            self.look_again().await?;
             if self.stored_further() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Looks after a moment where a call is that another process runs.
+    async fn look_again(&mut self) -> Result<(), WatchError> {
+        if self.over.is_cancelled() {
+            return Err(WatchError::Draining);
+        }
+        tokio::time::sleep(FOREIGN_POLL).await;
+        self.stored = self.store.get(&self.id).await?;
+        Ok(())
+    }
+
+    /// Says whether output that is not there may still come: a process elsewhere sends output and log to the store on ways of their own,
+    /// and the log may be first.
+    fn output_may_come(&self) -> bool {
+        self.live.is_none() && !self.is_over()
     }
 
     /// Returns whether the mode leaves this event out, and notes it in the gap then.
@@ -440,8 +459,9 @@ impl Cursor {
             (None, None) => return None,
         };
         let elapsed = Timestamp::now().since(record.created);
+        let next = self.held.as_ref().map_or(self.next, |held| held.event.sequence);
         Some(Item::Heartbeat {
-            last: self.next - 1,
+            last: next - 1,
             state: record.state,
             elapsed,
             draining: self.draining.tell(),

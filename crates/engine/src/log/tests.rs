@@ -1,5 +1,6 @@
 //! The log writer over a store that holds its appends, or refuses them, while output comes.
 
+mod cursor;
 mod gated;
 mod unrecorded;
 

@@ -1,0 +1,97 @@
+//! Cursors over the log of a call that another process runs.
+
+use toolgate_store::{OutputOwner, OutputWriter};
+
+use super::super::cursor::{Cursor, Item, OutputMode, WatchOptions};
+use super::*;
+use crate::drain_notice::DrainNotice;
+
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// A call of another process, which has told of output that is not stored.
+struct Elsewhere {
+    _folder: TempDir,
+    store: Arc<dyn Store>,
+    record: CallRecord,
+    writer: Box<dyn OutputWriter>,
+    cursor: Cursor,
+}
+
+impl Elsewhere {
+    async fn begin() -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let owner = InstanceId::generate();
+        let store: Arc<dyn Store> = Arc::new(LocalStore::open(folder.path(), owner.clone()).expect("a store"));
+        let mut record = record(&owner);
+        let of = OutputOwner {
+            call: record.id.clone(),
+            session: record.origin.session.clone(),
+            workspace: record.origin.workspace.clone(),
+        };
+        let writer = store.create_output(of).await.expect("an output");
+        let output = EventKind::Output {
+            output: writer.id().clone(),
+            offset: 0,
+            length: 5,
+        };
+        let events = apply(&mut record, vec![warning_event("first"), output, warning_event("last")]);
+        store.create_call(record.clone(), events).await.expect("it is new");
+        let options = WatchOptions {
+            after: 0,
+            mode: OutputMode::Full,
+            heartbeat: HEARTBEAT,
+            draining: DrainNotice::new(&CancellationToken::new()),
+            over: CancellationToken::new(),
+        };
+        let cursor = Cursor::open(&store, &record.id, None, options).await.expect("it is there");
+        let mut begun = Self {
+            _folder: folder,
+            store,
+            record,
+            writer,
+            cursor,
+        };
+        assert!(matches!(begun.next().await, Some(Item::Event(event, _)) if event.sequence == 1));
+        let next = begun.next().await;
+        let is_heartbeat = matches!(next, Some(Item::Heartbeat { last: 1, .. }));
+        assert!(is_heartbeat, "it waits, and names nothing that was not delivered: {next:?}");
+        begun
+    }
+
+    async fn next(&mut self) -> Option<Item> {
+        let next = timeout(LIMIT, self.cursor.next()).await.expect("it does not hang");
+        next.expect("it can be read")
+    }
+}
+
+fn warning_event(text: &str) -> EventKind {
+    EventKind::Warning {
+        kind: WarningKind::MetadataLeftOut,
+        text: text.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn output_that_the_log_is_ahead_of_is_waited_for() {
+    let mut call = Elsewhere::begin().await;
+    call.writer.append(Bytes::from_static(b"hello")).await.expect("there is room");
+    let next = call.next().await;
+    let is_output = matches!(&next, Some(Item::Event(event, data)) if event.sequence == 2 && data == "hello");
+    assert!(is_output, "{next:?}");
+    assert!(matches!(call.next().await, Some(Item::Event(event, _)) if event.sequence == 3));
+}
+
+#[tokio::test]
+async fn output_that_never_came_is_left_out_once_the_call_has_ended() {
+    let mut call = Elsewhere::begin().await;
+    let end = EventKind::Ended(Box::new(crate::outcome::internal_ending()));
+    let events = apply(&mut call.record, vec![end]);
+    call.store.append(call.record.clone(), events).await.expect("it is stored");
+    let next = call.next().await;
+    let is_gap = matches!(next, Some(Item::Gap { first: 2, last: 2, bytes: 0, .. }));
+    assert!(is_gap, "{next:?}");
+    for sequence in [3, 4] {
+        assert!(matches!(call.next().await, Some(Item::Event(event, _)) if event.sequence == sequence));
+    }
+    assert!(call.next().await.is_none());
+}
