@@ -3,8 +3,8 @@
 //! *Invariant:* nothing is kept in a connection from one transaction to the next, so that a pooler in transaction mode may stand
 //! in between. Every statement is sent with the types of its values, unnamed: it takes one round trip and leaves nothing behind
 //! (`query_typed`). Deadpool's cached statements are not used: a prepared statement belongs to one server connection, and the
-//! next transaction may get another. What every call makes is a function of the database instead: its statements are planned once for a
-//! server connection (`migrations/0003.sql`).
+//! next transaction may get another. What every call makes, and every piece of its output, is a function of the database instead: its
+//! statements are planned once for a server connection (`migrations/0003.sql`, `migrations/0005.sql`).
 //!
 //! *Invariant:* nobody waits longer than the limit, whatever has become of the server. A connection of which an answer is
 //! missing, or that was left within a transaction, is closed and not used again; the server is asked to give up what it still

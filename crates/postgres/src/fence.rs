@@ -4,7 +4,8 @@
 //! change names. To take a workspace over is to update that row: it waits for the changes that have begun, and none begins after it.
 //!
 //! A run that has a database writes by the same statements, without a fence: nothing of it is in them then, as it would cost something.
-//! What every call makes is a function of the database, which begins with the same: see `migrations/0003.sql`.
+//! What every call makes, and every piece of its output, is a function of the database, which begins with the same: see
+//! `migrations/0003.sql` and `migrations/0005.sql`.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};

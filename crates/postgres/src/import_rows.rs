@@ -17,9 +17,10 @@ use toolgate_store::output::Lines;
 
 use crate::changes::Side;
 use crate::connection::Session;
+use crate::fence::Held;
 use crate::outputs::Origin;
 use crate::partitions::{day_of, make_in};
-use crate::parts::{self, End};
+use crate::parts;
 use crate::text::{Key, escaped, key};
 use crate::values::values;
 
@@ -302,18 +303,21 @@ async fn bring_output(session: &mut Session, export: &mut Export, output: &Expor
             ],
         )
         .await?;
-    let (mut end, mut lines, mut digest) = (End::default(), Lines::default(), Sha256::new());
+    let (mut end, mut lines, mut digest) = (0, Lines::default(), Sha256::new());
     loop {
-        let piece = export.read(output, end.bytes, OUTPUT_BYTES)?;
+        let piece = export.read(output, end, OUTPUT_BYTES)?;
         if piece.is_empty() {
             break;
         }
         lines.add(&piece);
         digest.update(&piece);
-        end = parts::append_in(session, &output.id, end, &piece).await?;
+        if !parts::append_in(session, &Held::new(None), &output.id, end, &piece).await? {
+            return Err(parts::ends_elsewhere(&output.id, end));
+        }
+        end += piece.len() as u64;
     }
-    if Some(end.bytes) != output.bytes {
-        let problem = format!("its file is shorter than it was: {} bytes", end.bytes);
+    if Some(end) != output.bytes {
+        let problem = format!("its file is shorter than it was: {end} bytes");
         return Err(failed(format!("read output {}", output.id), problem));
     }
     let sql = "UPDATE outputs SET complete = TRUE, lines = $2, sha256 = $3, written = $4 WHERE id = $1";

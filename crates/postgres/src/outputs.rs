@@ -20,9 +20,10 @@ use toolgate_store::{
 
 use crate::connection::{Database, retrying};
 use crate::error::is_unanswered;
+use crate::fence::Held;
 use crate::instances::is_dead;
 use crate::notes::Note;
-use crate::parts::{self, End, NOW};
+use crate::parts::{self, NOW};
 use crate::query::Query;
 use crate::store::{PostgresStore, Shared};
 use crate::text::key;
@@ -185,7 +186,8 @@ struct Appender {
     id: OutputId,
     owner: OutputOwner,
     created: Timestamp,
-    end: End,
+    /// Where it ends, as far as that is known.
+    end: u64,
     lines: Lines,
     is_stored: bool,
     /// The last piece if it is not known what became of it: its caller went away, or there was no answer.
@@ -236,9 +238,16 @@ impl Appender {
         let Some(piece) = &self.unsure else {
             return Ok(None);
         };
-        let end = End::read(&self.shared.db, &self.id).await?;
-        let end = end.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
-        let grown = end.bytes.saturating_sub(self.end.bytes);
+        let sql = "SELECT bytes FROM outputs WHERE id = $1";
+        let id = key(self.id.as_str());
+        let row = self
+            .shared
+            .db
+            .row("look where an output ends", sql, values![id])
+            .await?;
+        let row = row.ok_or_else(|| StoreError::NotFound(format!("output {}", self.id)))?;
+        let end = unsigned(row.get(0));
+        let grown = end.saturating_sub(self.end);
         let is_there = grown == piece.len() as u64;
         if grown > 0 && !is_there {
             return Err(StoreError::Conflict(format!(
@@ -279,7 +288,10 @@ impl OutputWriter for Appender {
             None => {}
         }
         let before = self.unsure.replace(bytes.clone());
-        let end = match parts::append(&self.shared.db, &self.id, self.end, &bytes).await {
+        let from = self.end;
+        let held = Held::of_run(&self.shared.instances.id, None);
+        let appended = parts::append(&self.shared.db, &held, &self.id, from, &bytes).await;
+        match appended.and_then(|done| done.then_some(()).ok_or_else(|| parts::ends_elsewhere(&self.id, from))) {
             // Looked for at once: whoever is told of a failure may go on with another piece.
             Err(error) if is_unanswered(&error) => match self.find_out().await? {
                 Some(_) => return Ok(()),
@@ -290,13 +302,13 @@ impl OutputWriter for Appender {
                 self.unsure = before;
                 return Err(error);
             }
-            Ok(end) => end,
-        };
+            Ok(()) => {}
+        }
         self.unsure = None;
-        let before = std::mem::replace(&mut self.end, end);
+        self.end = from + bytes.len() as u64;
         self.lines.add(&bytes);
         if let Some(objects) = &self.shared.objects {
-            objects.moves.grew(&self.id, before.bytes, end.bytes).await;
+            objects.moves.grew(&self.id, from, self.end).await;
         }
         Ok(())
     }
@@ -373,7 +385,7 @@ impl Outputs for PostgresStore {
             id,
             owner,
             created,
-            end: End::default(),
+            end: 0,
             lines: Lines::default(),
             is_stored: false,
             unsure: None,

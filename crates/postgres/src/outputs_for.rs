@@ -1,7 +1,7 @@
 //! Outputs that runs without a database write.
 //!
-//! *Invariant:* a piece is stored behind the fence, once, and only where its writer believes that the output ends. What is said
-//! again is compared with what is there.
+//! *Invariant:* a piece is stored behind the fence, once, and only where its writer believes that the output ends: one statement says
+//! all that, and takes one round trip. What is said again is compared with what is there.
 
 use bytes::Bytes;
 use toolgate_model::{OutputId, Timestamp};
@@ -11,10 +11,9 @@ use toolgate_store::output::is_name;
 use toolgate_store::{OutputInfo, OutputOwner, StoreError};
 
 use crate::calls;
-use crate::connection::{Session, retrying};
-use crate::fence::{self, Fence};
+use crate::fence::{self, Fence, Held};
 use crate::outputs::{Origin, columns, info};
-use crate::parts::{self, End, NOW};
+use crate::parts::{self, NOW};
 use crate::store::Shared;
 use crate::text::key;
 use crate::values::values;
@@ -75,7 +74,8 @@ pub(crate) async fn begin(
     row.map(drop).ok_or_else(taken)
 }
 
-/// Appends what is not there yet of a piece that begins at `offset`.
+/// Appends what is not there yet of a piece that begins at `offset`. It is looked what is there only when nothing could be written: a piece
+/// is rarely said twice.
 pub(crate) async fn append(
     shared: &Shared,
     hold: &Hold,
@@ -83,72 +83,57 @@ pub(crate) async fn append(
     offset: u64,
     piece: &Bytes,
 ) -> Result<(), StoreError> {
-    // Before anything is compared: whose bytes are another one's does not learn what they are.
-    must_be_own(
-        &mut shared.db.session("write to an output").await?,
-        &Fence::new(hold),
-        id,
-    )
-    .await?;
+    let (fence, mut known) = (Fence::new(hold), 0);
     for _ in 0..ATTEMPTS {
-        let end = End::read(&shared.db, id).await?.ok_or_else(|| unknown(id))?;
-        let Some(next) = append_at(shared, hold, id, (offset, piece), end).await? else {
-            continue;
-        };
-        if let Some(objects) = &shared.objects {
-            objects.moves.grew(id, end.bytes, next.bytes).await;
+        let (from, rest) = (offset + known as u64, &piece[known..]);
+        if !rest.is_empty() && parts::append(&shared.db, &Held::new(Some(&fence)), id, from, rest).await? {
+            if let Some(objects) = &shared.objects {
+                objects.moves.grew(id, from, from + rest.len() as u64).await;
+            }
+            return Ok(());
         }
-        return Ok(());
+        known = known_of(shared, &fence, id, offset, piece).await?;
+        if known == piece.len() {
+            return Ok(());
+        }
     }
     Err(StoreError::Unavailable(format!("output {id} grows all the time")))
 }
 
-/// As [`append`], of an output that ends there; none if it does not any more: the same piece was still on its way.
-async fn append_at(
+/// Returns how many bytes of a piece are there.
+///
+/// # Errors
+/// The piece cannot be gone on with.
+async fn known_of(
     shared: &Shared,
-    hold: &Hold,
+    fence: &Fence,
     id: &OutputId,
-    (offset, piece): (u64, &Bytes),
-    end: End,
-) -> Result<Option<End>, StoreError> {
-    let fence = Fence::new(hold);
-    let elsewhere = || StoreError::Conflict(format!("output {id} ends at {}, not at {offset}", end.bytes));
-    let there = end.bytes.checked_sub(offset).ok_or_else(elsewhere)?;
-    let there = usize::try_from(there).unwrap_or(usize::MAX).min(piece.len());
-    let rest = &piece[there..];
-    // More is there than ends with this piece: its beginning must be the same, and its end, too.
-    let stored = match there {
-        0 => Vec::new(),
-        _ => shared.read_output(id, offset, there).await?.to_vec(),
-    };
-    if stored != piece[..there] || (there < piece.len() && offset + there as u64 != end.bytes) {
+    offset: u64,
+    piece: &[u8],
+) -> Result<usize, StoreError> {
+    // Before anything is compared: whose bytes are another one's does not learn what they are.
+    let (end, is_complete) = own(shared, fence, id).await?;
+    let elsewhere = || StoreError::Conflict(format!("output {id} ends at {end}, not at {offset}"));
+    let known = end.checked_sub(offset).ok_or_else(elsewhere)?;
+    let known = usize::try_from(known).unwrap_or(usize::MAX).min(piece.len());
+    if known > 0 && shared.read_output(id, offset, known).await? != piece[..known] {
         return Err(elsewhere());
     }
-    retrying(|| async {
-        let mut session = shared.db.begin("write to an output").await?;
-        let appended = async {
-            fence.hold(&mut session).await?;
-            // Held until the end, so that nobody else appends meanwhile.
-            let now = must_be_own(&mut session, &fence, id).await?;
-            match now == end.bytes {
-                true if rest.is_empty() => Ok(Some(end)),
-                true => parts::append_in(&mut session, id, end, rest).await.map(Some),
-                false => Ok(None),
-            }
-        }
-        .await;
-        session.end(appended).await
-    })
-    .await
+    match is_complete && known < piece.len() {
+        true => Err(StoreError::Conflict(format!("output {id} has ended"))),
+        false => Ok(known),
+    }
 }
 
-/// Makes sure that an output is the run's, holds it until the transaction is over, and returns where it ends.
-async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Result<u64, StoreError> {
-    let sql = "SELECT instance, bytes FROM outputs WHERE id = $1 AND workspace = $2 FOR NO KEY UPDATE";
-    let row = session.row(sql, values![key(id.as_str()), fence.workspace]).await?;
+/// Makes sure that a run still has its workspace and that an output is the run's. Returns where that ends, and whether it has ended.
+async fn own(shared: &Shared, fence: &Fence, id: &OutputId) -> Result<(u64, bool), StoreError> {
+    fence.check(&shared.db).await?;
+    let sql = "SELECT instance, bytes, complete FROM outputs WHERE id = $1 AND workspace = $2";
+    let (what, name) = ("look where an output ends", key(id.as_str()));
+    let row = shared.db.row(what, sql, values![name, fence.workspace]).await?;
     let row = row.ok_or_else(|| unknown(id))?;
     match row.get::<_, &str>(0) == fence.run {
-        true => Ok(unsigned(row.get(1))),
+        true => Ok((unsigned(row.get(1)), row.get(2))),
         false => Err(StoreError::Conflict(format!("output {id} is written by another run"))),
     }
 }
@@ -157,24 +142,19 @@ async fn must_be_own(session: &mut Session, fence: &Fence, id: &OutputId) -> Res
 pub(crate) async fn finish(shared: &Shared, hold: &Hold, id: &OutputId, lines: u64) -> Result<OutputInfo, StoreError> {
     let fence = Fence::new(hold);
     let sql = format!(
-        "UPDATE outputs SET complete = TRUE, cut = cut AND complete, lines = coalesce(lines, $2) WHERE id = $1 RETURNING {}",
-        columns("$3")
+        "finished AS (UPDATE outputs SET complete = TRUE, cut = cut AND complete, lines = coalesce(lines, $2) FROM held
+             WHERE id = $1 AND outputs.workspace = held.workspace AND instance = $3 RETURNING {})
+         SELECT * FROM finished",
+        columns("$4")
     );
-    let silent = shared.instances.silent();
-    let finished = retrying(|| async {
-        let mut session = shared.db.begin("complete an output").await?;
-        let finished = async {
-            fence.hold(&mut session).await?;
-            must_be_own(&mut session, &fence, id).await?;
-            let (name, lines) = (key(id.as_str()), signed(lines));
-            let values = values![name, lines, silent];
-            let row = session.row(&sql, values).await?;
-            row.as_ref().map(info).ok_or_else(|| unknown(id))?
-        }
-        .await;
-        session.end(finished).await
-    })
-    .await?;
+    let (name, lines, silent) = (key(id.as_str()), signed(lines), shared.instances.silent());
+    let values = values![name, lines, fence.run, silent];
+    let row = fence::row_of(&shared.db, "complete an output", Some(&fence), &sql, values).await?;
+    let Some(row) = row else {
+        own(shared, &fence, id).await?;
+        return Err(unknown(id));
+    };
+    let finished = info(&row)?;
     if let Some(objects) = &shared.objects {
         objects.moves.ended(id, finished.bytes);
     }

@@ -4,7 +4,8 @@
 //!
 //! *Invariant:* what is appended is there as a whole or not at all, at the place where its writer believes that the output ends. No
 //! piece is of two parts, so that an object stands for whole pieces. A piece is at most [`PIECE_BYTES`] long, and the last one grows only
-//! while it is short, since to make it longer is to write it again.
+//! while it is short, since to make it longer is to write it again. Whether it does, the function of the database finds that writes
+//! (`migrations/0005.sql`): nobody has to know beforehand where the last piece begins.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -15,6 +16,7 @@ use toolgate_store::ledger::{FIRST_PART, PART_BYTES};
 
 use crate::bucket::Bucket;
 use crate::connection::{Database, Session, retrying};
+use crate::fence::{self, Held};
 use crate::text::key;
 use crate::values::values;
 
@@ -40,91 +42,46 @@ pub(crate) fn start_of(place: u64) -> u64 {
     FIRST_PART + (place - FIRST_PART) / PART_BYTES * PART_BYTES
 }
 
-/// Where an output ends, as its writer knows it.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct End {
-    /// Bytes in all.
-    pub(crate) bytes: u64,
-    /// Where the last piece begins; 0 without pieces.
-    last_piece: u64,
+/// Says that an output does not end where its writer believes, or counts as complete.
+pub(crate) fn ends_elsewhere(id: &OutputId, from: u64) -> StoreError {
+    StoreError::Conflict(format!("output {id} does not end at {from}"))
 }
 
-impl End {
-    /// Reads where an output ends.
-    pub(crate) async fn read(db: &Database, id: &OutputId) -> Result<Option<Self>, StoreError> {
-        let sql = "SELECT bytes, coalesce((SELECT max(start) FROM output_parts WHERE output = outputs.number), 0)
-                   FROM outputs WHERE id = $1";
-        let row = db
-            .row("look where an output ends", sql, values![key(id.as_str())])
-            .await?;
-        Ok(row.map(|row| Self {
-            bytes: unsigned(row.get(0)),
-            last_piece: unsigned(row.get(1)),
-        }))
-    }
-}
-
-/// Writes a piece behind the end, and returns where the output ends then.
-///
-/// # Errors
-/// `Conflict` if it does not end there, or counts as complete.
-pub(crate) async fn append(db: &Database, id: &OutputId, end: End, piece: &[u8]) -> Result<End, StoreError> {
-    retrying(|| async { append_in(&mut db.session("write to an output").await?, id, end, piece).await }).await
+/// Writes a piece where an output ends, in one statement, which is a transaction of its own. False if nothing is written: it does not end
+/// there, counts as complete, or is not of those that are named.
+pub(crate) async fn append(
+    db: &Database,
+    held: &Held<'_>,
+    id: &OutputId,
+    from: u64,
+    piece: &[u8],
+) -> Result<bool, StoreError> {
+    retrying(|| async { append_in(&mut db.session("write to an output").await?, held, id, from, piece).await }).await
 }
 
 /// As [`append`], within a transaction.
-pub(crate) async fn append_in(session: &mut Session, id: &OutputId, end: End, piece: &[u8]) -> Result<End, StoreError> {
-    let room = usize::try_from(HEAD_BYTES.saturating_sub(end.bytes)).unwrap_or(0);
+pub(crate) async fn append_in(
+    session: &mut Session,
+    held: &Held<'_>,
+    id: &OutputId,
+    from: u64,
+    piece: &[u8],
+) -> Result<bool, StoreError> {
+    let next = from.checked_add(piece.len() as u64);
+    // No output is longer than that.
+    let Some(next) = next.filter(|next| i64::try_from(*next).is_ok()) else {
+        return Ok(false);
+    };
+    let room = usize::try_from(HEAD_BYTES.saturating_sub(from)).unwrap_or(0);
     let (head, rest) = piece.split_at(room.min(piece.len()));
-    let place = end.bytes + head.len() as u64;
-    let next = end.bytes + piece.len() as u64;
-    let last_length = end.bytes.saturating_sub(end.last_piece);
-    let grows = end.last_piece > 0
-        && last_length + rest.len() as u64 <= SHORT_PIECE_BYTES
-        && next <= start_of(end.last_piece) + PART_BYTES;
-    let (longer, rest) = if grows {
-        (rest, &rest[rest.len()..])
-    } else {
-        (&rest[..0], rest)
-    };
+    let place = from + head.len() as u64;
     let (starts, pieces) = cut(place, rest);
-    let next = End {
-        bytes: next,
-        last_piece: starts.last().map_or(end.last_piece, |start| unsigned(*start)),
-    };
-    let sql = format!(
-        "WITH grown AS (UPDATE outputs SET bytes = $3, written = {NOW},
-                 head = CASE WHEN octet_length($4::bytea) = 0 THEN head ELSE head || $4 END
-             WHERE id = $1 AND bytes = $2 AND NOT complete RETURNING number),
-         longer AS (UPDATE output_parts SET content = content || $5::bytea FROM grown
-             WHERE output = grown.number AND start = $6 AND octet_length($5::bytea) > 0),
-         added AS (INSERT INTO output_parts (output, start, content)
-             SELECT grown.number, one.start, one.content
-             FROM grown, unnest($7::bigint[], $8::bytea[]) AS one (start, content))
-         SELECT TRUE FROM grown"
-    );
-    let row = session
-        .row(
-            &sql,
-            values![
-                key(id.as_str()),
-                signed(end.bytes),
-                signed(next.bytes),
-                head,
-                longer,
-                signed(end.last_piece),
-                starts,
-                pieces
-            ],
-        )
-        .await?;
-    match row {
-        Some(_) => Ok(next),
-        None => Err(StoreError::Conflict(format!(
-            "output {id} does not end at {}",
-            end.bytes
-        ))),
-    }
+    let joins = (starts.len() == 1).then(|| signed(start_of(place).max(next.saturating_sub(SHORT_PIECE_BYTES))));
+    let (name, from, next) = (key(id.as_str()), signed(from), signed(next));
+    let mut all = held.values().to_vec();
+    all.extend_from_slice(values![name, from, next, head, starts, pieces, joins]);
+    let row = session.row(&fence::call("append_to_output_1", all.len()), &all).await?;
+    Ok(row.is_some_and(|row| row.get(0)))
 }
 
 /// Cuts what is written from a place on into pieces, and returns where they begin.

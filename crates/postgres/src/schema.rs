@@ -12,11 +12,12 @@ use crate::connection::{Database, Session, retrying};
 use crate::options::PostgresOptions;
 use crate::values::values;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
     include_str!("../migrations/0004.sql"),
+    include_str!("../migrations/0005.sql"),
 ];
 
 /// How long a migration may take, with waiting for another one that is at it.

@@ -24,6 +24,7 @@ mod importing;
 mod leases;
 mod migrations;
 mod noted;
+mod pieces;
 mod pooler;
 mod proxy;
 mod races;

@@ -1,4 +1,4 @@
-//! A proxy between a store and its server that loses answers: what was asked is done, and nobody is told.
+//! A proxy between a store and its server that knows what is asked, and loses answers: what was asked is done, and nobody is told.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -31,25 +31,31 @@ enum Then {
 pub(crate) struct Proxy {
     folder: TempDir,
     next: Arc<Mutex<Option<Loss>>>,
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
     pub(crate) fn start(server: &Server) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
-        let (next, socket) = (Arc::new(Mutex::new(None)), server.socket());
-        let of_task = Arc::clone(&next);
+        let (next, asked, socket) = (Arc::default(), Arc::default(), server.socket());
+        let (lost, all) = (Arc::clone(&next), Arc::clone(&asked));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, socket.clone(), Arc::clone(&of_task)));
+                tokio::spawn(forward(client, socket.clone(), Arc::clone(&lost), Arc::clone(&all)));
             }
         });
-        Self { folder, next }
+        Self { folder, next, asked }
     }
 
     pub(crate) fn address(&self, database: &str) -> String {
         let folder = self.folder.path().display();
         format!("host={folder} port=5432 user=toolgate dbname={database}")
+    }
+
+    /// Returns what was asked since it was last called, on all connections: as it came, a long question in portions.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
     /// Loses one answer: closes the connection that has sent these texts, one after the other, when the server answers the last.
@@ -82,7 +88,12 @@ fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-async fn forward(mut client: UnixStream, socket: PathBuf, next: Arc<Mutex<Option<Loss>>>) {
+async fn forward(
+    mut client: UnixStream,
+    socket: PathBuf,
+    next: Arc<Mutex<Option<Loss>>>,
+    all: Arc<Mutex<Vec<String>>>,
+) {
     let Ok(mut server) = UnixStream::connect(socket).await else {
         return;
     };
@@ -91,6 +102,7 @@ async fn forward(mut client: UnixStream, socket: PathBuf, next: Arc<Mutex<Option
     loop {
         tokio::select! {
             Ok(length @ 1..) = client.read(&mut asked) => {
+                all.lock().unwrap().push(String::from_utf8_lossy(&asked[..length]).into_owned());
                 let lost = {
                     let mut next = next.lock().unwrap();
                     if let Some(loss) = &*next

@@ -70,7 +70,7 @@ async fn what_another_one_writes_is_not_compared() {
     store.append_output_for(&theirs, &id, 0, "secret".into()).await.unwrap();
     // Right or wrong, the answer is the same.
     for piece in ["secret", "sorted"] {
-        for offset in [0, 6, 100] {
+        for offset in [0, 6, 100, u64::MAX] {
             let refused = store.append_output_for(&hold, &id, offset, piece.into()).await;
             assert!(
                 matches!(refused, Err(StoreError::NotFound(_))),

@@ -19,16 +19,16 @@ use crate::store::{create, end, grow, prompt, record};
 
 const LIMIT: Duration = Duration::from_secs(1);
 
-struct Scene {
+pub(crate) struct Scene {
     server: &'static Server,
     name: String,
-    proxy: Proxy,
-    store: PostgresStore,
+    pub(crate) proxy: Proxy,
+    pub(crate) store: PostgresStore,
     instance: InstanceId,
 }
 
 impl Scene {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let server = server().await;
         let (name, proxy) = (database(server).await, Proxy::start(server));
         let instance = InstanceId::generate();
@@ -228,12 +228,12 @@ async fn a_piece_of_an_output_is_there_once() {
     let mut writer = store.create_output(OutputOwner::from(&call)).await.unwrap();
     writer.append("a\n".into()).await.unwrap();
     // Its connection is lost.
-    scene.proxy.lose(&["UPDATE outputs SET bytes"]);
+    scene.proxy.lose(&["append_to_output_1("]);
     writer.append("b\n".into()).await.unwrap();
     assert!(scene.proxy.has_lost());
     // Its caller goes away, and says it again.
     let gone = async |writer: &mut Box<dyn toolgate_store::OutputWriter>, piece: &'static str| {
-        scene.proxy.hang(&["UPDATE outputs SET bytes"]);
+        scene.proxy.hang(&["append_to_output_1("]);
         let gone = tokio::time::timeout(LIMIT / 4, writer.append(Bytes::from(piece))).await;
         assert!(gone.is_err());
     };
