@@ -1,4 +1,4 @@
-.PHONY: help run dist check test ecosystem lint fmt contract clients bench load chaos postgres fuzz image release-check
+.PHONY: help run dist check test ecosystem lint fmt contract clients bench load chaos postgres skew fuzz image release-check
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -55,6 +55,9 @@ chaos: ## Kill gateways, workers and their database again and again while people
 
 postgres: ## Run the tests of the store with PostgreSQL on versions 14, 16, 17 and 18
 	@tests/setup/postgres.sh
+
+skew: ## Run the tests of a fleet with workers and gateways of an earlier commit or tag (EARLIER), which is built first
+	@tests/setup/skew.sh $(EARLIER)
 
 fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh

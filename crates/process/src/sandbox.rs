@@ -18,6 +18,7 @@
 mod demand;
 mod filter;
 mod gate;
+mod links;
 mod repository;
 mod rules;
 mod scratch;
@@ -28,7 +29,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -37,6 +38,7 @@ pub use demand::{Demand, Mode, Places, SandboxError};
 use filter::{Filters, Wanted};
 pub use gate::Stopped;
 use gate::{Gate, Policy, Root};
+use links::Links;
 use rules::{Rules, Stamps};
 use scratch::{Scratch, Slot};
 
@@ -146,7 +148,7 @@ impl Sandbox {
     pub fn hidden_below(&self, folder: &Path) -> Option<PathBuf> {
         let folder = folder.canonicalize().ok()?;
         self.places
-            .hidden_now()
+            .hidden_now(&mut Links::default())
             .into_iter()
             .find(|hidden| hidden.starts_with(&folder))
     }
@@ -158,8 +160,9 @@ impl Sandbox {
     /// See [`SandboxError`]; the program must not be started then.
     pub fn confine(&self, demand: &Demand) -> Result<Confinement, SandboxError> {
         let slot = self.scratch.take().map_err(SandboxError::Scratch)?;
-        let hidden = self.places.hidden_now();
-        let gate = self.gate(demand, &hidden, slot.path());
+        let mut links = Links::default();
+        let hidden = self.places.hidden_now(&mut links);
+        let gate = self.gate(demand, &hidden, slot.path(), &mut links);
         let rules = match self.kernel.landlock {
             0 => None,
             _ => Some(self.rules(demand, &hidden, gate.as_ref(), slot.path())?),
@@ -181,8 +184,8 @@ impl Sandbox {
             .map(|(gate, [connections, files])| if gate.has_files() { files } else { connections });
         Ok(Confinement {
             enforced: self.enforced(demand, gate.is_some()),
-            writable: self.writable(demand, slot.path()),
-            readable: demand.walls.then(|| self.readable(demand)),
+            writable: Roots::of(self.writable(demand, slot.path())),
+            readable: demand.walls.then(|| Roots::of(self.readable(demand))),
             gate: gate.zip(gate_program.cloned()),
             hidden,
             rules,
@@ -192,13 +195,12 @@ impl Sandbox {
     }
 
     /// Makes the gate of a program; none where the kernel has none, or nothing but the gate would confine it.
-    fn gate(&self, demand: &Demand, hidden: &[PathBuf], slot: &Path) -> Option<Arc<Gate>> {
+    fn gate(&self, demand: &Demand, hidden: &[PathBuf], slot: &Path, links: &mut Links) -> Option<Arc<Gate>> {
         self.gates.as_ref()?;
-        let real = |path: &Path| path.canonicalize().ok();
         let workspace = demand
             .written_workspace()
             .filter(|_| self.kernel.landlock > 0)
-            .and_then(real);
+            .and_then(|path| links.follow(path));
         let mut roots: Vec<Root> = workspace.iter().map(|path| Root::plain(path.clone())).collect();
         roots.extend(
             workspace
@@ -207,7 +209,7 @@ impl Sandbox {
                 .map(Root::git),
         );
         if self.kernel.landlock > 0 {
-            self.guarded_elsewhere(demand, &mut roots);
+            self.guarded_elsewhere(demand, &mut roots, links);
         }
         let mut socket_folders = vec![slot.to_path_buf()];
         // What is refused without the network is what leads to others.
@@ -226,10 +228,10 @@ impl Sandbox {
 
     /// Adds the folders elsewhere that may be written and that rules are read from, or from beside which: Landlock cannot tell
     /// these files from others.
-    fn guarded_elsewhere(&self, demand: &Demand, roots: &mut Vec<Root>) {
+    fn guarded_elsewhere(&self, demand: &Demand, roots: &mut Vec<Root>, links: &mut Links) {
         let caches = self.places.caches.iter().filter(|_| demand.walls);
         let written = demand.approved.iter().chain(&self.places.writable).chain(caches);
-        for folder in written.filter_map(|path| path.canonicalize().ok()) {
+        for folder in written.filter_map(|path| links.follow(path)) {
             let is_known = roots.iter().any(|root| folder.starts_with(&root.path));
             let mut read = demand.configuration.iter();
             if !is_known && read.any(|place| place.starts_with(&folder) || folder.starts_with(place)) {
@@ -313,19 +315,18 @@ impl Sandbox {
     fn writable(&self, demand: &Demand, slot: &Path) -> Vec<PathBuf> {
         let workspace = demand.written_workspace().map(Path::to_path_buf);
         let named = workspace.into_iter().chain(demand.approved.iter().cloned());
-        let named = named
+        named
             .chain(self.places.writable.iter().cloned())
             .chain([slot.to_path_buf()])
-            .chain(self.places.caches.iter().filter(|_| demand.walls).cloned());
-        named.map(|path| path.canonicalize().unwrap_or(path)).collect()
+            .chain(self.places.caches.iter().filter(|_| demand.walls).cloned())
+            .collect()
     }
 
     /// Returns what may be read within walls beside what may be written.
     fn readable(&self, demand: &Demand) -> Vec<PathBuf> {
         let Places { common, readable, .. } = &self.places;
         let named = [&demand.workspace].into_iter().chain(&demand.readable);
-        let named = named.chain(common).chain(readable);
-        named.filter_map(|path| path.canonicalize().ok()).collect()
+        named.chain(common).chain(readable).cloned().collect()
     }
 
     fn enforced(&self, demand: &Demand, has_gate: bool) -> Enforced {
@@ -377,6 +378,28 @@ pub struct Enforced {
     pub protected: &'static str,
 }
 
+/// Folders that were named, with all below.
+#[derive(Debug)]
+struct Roots {
+    named: Vec<PathBuf>,
+    /// Links followed, once somebody asks: after most programs nobody does, and to look is a hundred system calls.
+    real: OnceLock<Vec<PathBuf>>,
+}
+
+impl Roots {
+    fn of(named: Vec<PathBuf>) -> Self {
+        let real = OnceLock::new();
+        Self { named, real }
+    }
+
+    /// Says whether a path, links followed, is in one of them. Blocking.
+    fn contain(&self, path: &Path) -> bool {
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let roots = self.real.get_or_init(|| self.named.iter().map(real).collect());
+        roots.iter().any(|root| path.starts_with(root))
+    }
+}
+
 /// A prepared confinement: for one program and all that descends from it. Its temporary folder is emptied when it is
 /// dropped, which must not be before the last of them has ended.
 #[derive(Debug)]
@@ -385,9 +408,9 @@ pub struct Confinement {
     filters: Filters,
     slot: Slot,
     enforced: Enforced,
-    writable: Vec<PathBuf>,
+    writable: Roots,
     /// What may be read beside that; everything if none.
-    readable: Option<Vec<PathBuf>>,
+    readable: Option<Roots>,
     hidden: Vec<PathBuf>,
     gate: Option<(Arc<Gate>, Arc<[libc::sock_filter]>)>,
 }
@@ -398,19 +421,16 @@ impl Confinement {
         &self.enforced
     }
 
-    /// Says whether files at a path, links followed, may be written.
+    /// Says whether files at a path, links followed, may be written. Blocking.
     pub fn may_write(&self, path: &Path) -> bool {
         let is_protected = self.gate.as_ref().is_some_and(|(gate, _)| gate.protects(path));
-        self.writable.iter().any(|root| path.starts_with(root)) && !self.is_hidden(path) && !is_protected
+        self.writable.contain(path) && !self.is_hidden(path) && !is_protected
     }
 
-    /// Says whether files at a path, links followed, may be read.
+    /// Says whether files at a path, links followed, may be read. Blocking.
     pub fn may_read(&self, path: &Path) -> bool {
-        let is_within = |roots: &Vec<PathBuf>| roots.iter().any(|root| path.starts_with(root));
-        let is_open = self
-            .readable
-            .as_ref()
-            .is_none_or(|readable| is_within(readable) || is_within(&self.writable));
+        let readable = self.readable.as_ref();
+        let is_open = readable.is_none_or(|readable| readable.contain(path) || self.writable.contain(path));
         is_open && !self.is_hidden(path)
     }
 

@@ -5,6 +5,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::links::Links;
+
 /// What a program may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -45,8 +47,8 @@ pub struct Places {
 
 impl Places {
     /// Returns what is hidden now, links followed: what is not there yet is looked for again with the next program.
-    pub(super) fn hidden_now(&self) -> Vec<PathBuf> {
-        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    pub(super) fn hidden_now(&self, links: &mut Links) -> Vec<PathBuf> {
+        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter_map(|path| links.follow(path)).collect();
         hidden.dedup();
         hidden
     }
