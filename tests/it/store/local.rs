@@ -324,7 +324,7 @@ async fn an_older_database_is_brought_up_to_date() {
         "DROP INDEX prompts_open_revisions; ALTER TABLE prompts DROP COLUMN asker; ALTER TABLE prompts DROP COLUMN revision;
          DROP TABLE changes; DROP TABLE workspaces; DROP TABLE audit; DROP TABLE audit_head; DROP TABLE sessions;
          DROP TRIGGER calls_begin; DROP TRIGGER calls_end; DROP TRIGGER calls_go; DROP INDEX calls_by_time;
-         DROP INDEX calls_by_workspace; DROP INDEX calls_by_session; CREATE INDEX calls_by_session ON calls (session);
+         DROP INDEX calls_by_workspace; DROP INDEX calls_of_sessions; DROP INDEX calls_by_session; CREATE INDEX calls_by_session ON calls (session);
          CREATE INDEX calls_finished ON calls (ended) WHERE ended IS NOT NULL;
          DROP INDEX calls_of_parents; ALTER TABLE calls DROP COLUMN agent; ALTER TABLE calls DROP COLUMN requester;
          ALTER TABLE calls DROP COLUMN parent; ALTER TABLE calls DROP COLUMN reason;

@@ -1,15 +1,8 @@
 -- Lists go by time, each by an index that has it. What a session's calls sum up to is kept: no list reads more than it shows.
-DROP INDEX calls_by_session;
-DROP INDEX calls_of_sessions;
-DROP INDEX calls_finished;
-CREATE INDEX calls_by_time ON calls (created);
-CREATE INDEX calls_by_session ON calls (session, created);
-CREATE INDEX calls_by_workspace ON calls (workspace, created);
-
 CREATE TABLE sessions (
     workspace  TEXT NOT NULL,
     session    TEXT NOT NULL,
-    number     INTEGER NOT NULL,      -- of its latest call
+    number     INTEGER NOT NULL,      -- of its latest call, by the time of its admission
     agents     TEXT NOT NULL,         -- a JSON array
     first      INTEGER NOT NULL,      -- when its first call was admitted
     newest     INTEGER NOT NULL,      -- and its latest
@@ -19,11 +12,24 @@ CREATE TABLE sessions (
     PRIMARY KEY (workspace, session)
 ) STRICT, WITHOUT ROWID;
 
+-- By the index of the release before, which has all that is summed up.
 INSERT INTO sessions (workspace, session, number, agents, first, newest, active, calls, unfinished)
-SELECT workspace, session, max(number), json_group_array(DISTINCT agent), min(created), max(created),
-    max(max(created), coalesce(max(ended), 0)), count(*), count(*) - count(ended)
-FROM calls GROUP BY workspace, session;
+SELECT workspace, session, (SELECT latest.number FROM calls AS latest INDEXED BY calls_of_sessions
+        WHERE latest.workspace = calls.workspace AND latest.session = calls.session
+        ORDER BY latest.created DESC, latest.number DESC LIMIT 1),
+    json_group_array(DISTINCT agent), min(created), max(created), max(max(created), coalesce(max(ended), 0)),
+    count(*), count(*) - count(ended)
+FROM calls INDEXED BY calls_of_sessions GROUP BY workspace, session;
 CREATE INDEX sessions_by_latest ON sessions (number);
+CREATE INDEX sessions_by_workspace ON sessions (workspace, number);
+
+DROP INDEX calls_by_session;
+DROP INDEX calls_of_sessions;
+DROP INDEX calls_finished;
+CREATE INDEX calls_by_time ON calls (created);
+CREATE INDEX calls_by_session ON calls (session, created);
+CREATE INDEX calls_of_sessions ON calls (workspace, session, created);
+CREATE INDEX calls_by_workspace ON calls (workspace, created);
 
 CREATE TRIGGER calls_begin AFTER INSERT ON calls
 BEGIN
@@ -31,7 +37,7 @@ BEGIN
     VALUES (new.workspace, new.session, new.number, json_array(new.agent), new.created, new.created,
         max(new.created, coalesce(new.ended, 0)), 1, new.ended IS NULL)
     ON CONFLICT (workspace, session) DO UPDATE SET
-        number = excluded.number,
+        number = CASE WHEN excluded.newest < newest THEN number ELSE excluded.number END,
         agents = CASE WHEN EXISTS (SELECT 1 FROM json_each(agents) WHERE value = new.agent) THEN agents
             ELSE json_insert(agents, '$[#]', new.agent) END,
         first = min(first, excluded.first),
@@ -45,18 +51,18 @@ BEGIN
     UPDATE sessions SET unfinished = unfinished - 1, active = max(active, new.ended)
     WHERE workspace = new.workspace AND session = new.session;
 END;
--- The first and the latest call may be those that go.
+-- The first and the latest call may be those that go. Of agents and of activity is kept what was: it goes with the session.
 CREATE TRIGGER calls_go AFTER DELETE ON calls
 BEGIN
     DELETE FROM sessions WHERE workspace = old.workspace AND session = old.session AND calls = 1;
     UPDATE sessions SET
         calls = calls - 1,
         unfinished = unfinished - (old.ended IS NULL),
-        first = CASE first WHEN old.created THEN (SELECT created FROM calls WHERE session = old.session
-            AND workspace = old.workspace ORDER BY created LIMIT 1) ELSE first END,
-        newest = CASE newest WHEN old.created THEN (SELECT created FROM calls WHERE session = old.session
-            AND workspace = old.workspace ORDER BY created DESC LIMIT 1) ELSE newest END,
-        number = CASE number WHEN old.number THEN (SELECT number FROM calls WHERE session = old.session
-            AND workspace = old.workspace ORDER BY created DESC, number DESC LIMIT 1) ELSE number END
+        first = CASE first WHEN old.created THEN (SELECT created FROM calls INDEXED BY calls_of_sessions
+            WHERE workspace = old.workspace AND session = old.session ORDER BY created LIMIT 1) ELSE first END,
+        newest = CASE newest WHEN old.created THEN (SELECT created FROM calls INDEXED BY calls_of_sessions
+            WHERE workspace = old.workspace AND session = old.session ORDER BY created DESC LIMIT 1) ELSE newest END,
+        number = CASE number WHEN old.number THEN (SELECT number FROM calls INDEXED BY calls_of_sessions
+            WHERE workspace = old.workspace AND session = old.session ORDER BY created DESC, number DESC LIMIT 1) ELSE number END
     WHERE workspace = old.workspace AND session = old.session;
 END;

@@ -13,7 +13,7 @@ use toolgate_model::{CallRecord, CallState, Timestamp};
 
 use super::error::{Doing, decode, limit};
 use super::packed::{self, JSON, Json};
-use super::query::Query;
+use super::query::{Query, have_few};
 use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES, bad_token};
 use crate::{CallFilter, Page, PageRequest, StoreError};
 
@@ -26,9 +26,6 @@ const FIRST_LOOK: u32 = 1_000;
 /// How long one look is to take, and at how many calls at most.
 const LOOK: Duration = Duration::from_millis(10);
 const MAX_LOOK: u32 = 100_000;
-
-/// Workspaces that have fewer calls together are looked through by their index.
-const FEW: u32 = 20_000;
 
 /// A place in the list: behind all that is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,14 +89,17 @@ impl Way {
             workspace: None,
             is_bounded,
         };
+        if is_unfinished(filter) {
+            return Ok(way("calls_unfinished", false, false));
+        }
         if filter.session.is_some() {
-            return Ok(way("calls_by_session", true, false));
+            return Ok(match filter.workspaces.single() {
+                Some(_) => way("calls_of_sessions", true, false),
+                None => way("calls_by_session", true, false),
+            });
         }
         if filter.parent.is_some() {
             return Ok(way("calls_of_parents", false, false));
-        }
-        if is_unfinished(filter) {
-            return Ok(way("calls_unfinished", false, false));
         }
         // Without a filter each call that is looked at is one of the page.
         let is_narrow = !(filter.states.is_empty() && filter.tools.is_empty() && filter.reasons.is_empty())
@@ -115,11 +115,8 @@ impl Way {
                 ..way("calls_by_workspace", true, is_narrow)
             });
         }
-        let sql = "SELECT 1 FROM calls INDEXED BY calls_by_workspace WHERE TRUE";
-        let found = Query::new(sql)
-            .within("workspace", &filter.workspaces)
-            .rows(db, "", FEW as usize, |_| Ok(()))?;
-        Ok(if found.len() < FEW as usize {
+        let are_few = have_few(db, "calls INDEXED BY calls_by_workspace", &filter.workspaces)?;
+        Ok(if are_few {
             way("calls_by_workspace", false, false)
         } else {
             way("calls_by_time", true, true)
@@ -433,6 +430,25 @@ mod tests {
             };
             let (found, _) = all(&db, &within, 300, Duration::ZERO);
             assert!(found == expected(2_000, 3_000), "{within:?}");
+        }
+    }
+
+    #[test]
+    fn the_calls_of_a_session_are_found_whatever_has_the_same_name() {
+        let (_folder, db) = filled(20_000);
+        db.execute_batch("UPDATE calls SET session = 'main'").unwrap();
+        let running = vec![CallState::Running];
+        for (workspace, states) in [("space/9", vec![]), ("space/3", vec![]), ("space/3", running)] {
+            let filter = CallFilter {
+                workspaces: WorkspaceSet::one(workspace),
+                session: Some(SessionId::from("main")),
+                states,
+                ..CallFilter::default()
+            };
+            let way = Way::of(&db, &filter).unwrap();
+            let query = between(way.select(&filter), Place::moment(6_000), Place::END);
+            let steps = query.steps(&db, &format!(" ORDER BY {} LIMIT 2", way.order()));
+            assert!(steps < 1_000, "{steps} steps for {filter:?}");
         }
     }
 

@@ -12,6 +12,15 @@ use super::packed;
 use crate::codec::{MAX_PAGE, MAX_PAGE_BYTES, parse_token, token};
 use crate::{Page, PageRequest, StoreError};
 
+/// Workspaces that have fewer rows together are looked through by the index of their names.
+const FEW: usize = 20_000;
+
+/// Says whether some workspaces have few rows together, in a table with that index.
+pub(super) fn have_few(db: &Connection, table: &str, workspaces: &WorkspaceSet) -> Result<bool, StoreError> {
+    let rows = Query::new(&format!("SELECT 1 FROM {table} WHERE TRUE")).within("workspace", workspaces);
+    Ok(rows.rows(db, "", FEW, |_| Ok(()))?.len() < FEW)
+}
+
 /// A `SELECT` under construction.
 pub(super) struct Query {
     sql: String,
@@ -112,6 +121,12 @@ impl Query {
         self.also(&format!("({})", conditions.join(" OR ")))
     }
 
+    /// Goes from page to page by an index of the numbers, whatever else is asked for.
+    pub(super) fn along_numbers(mut self) -> Self {
+        self.before = "number < ?";
+        self
+    }
+
     /// Adds a condition with its values.
     pub(super) fn also_with(mut self, condition: &str, values: impl IntoIterator<Item = Value>) -> Self {
         self.values.extend(values);
@@ -166,6 +181,27 @@ impl Query {
         Ok((found, false))
     }
 
+    /// Asks for what is behind the pages before, if there are any.
+    pub(super) fn behind(self, page: &PageRequest) -> Result<Self, StoreError> {
+        Ok(match &page.after {
+            Some(token) => {
+                let before = self.before;
+                self.bind(before, Value::Integer(parse_token(token)?))
+            }
+            None => self,
+        })
+    }
+
+    /// Runs the statement with an ending, and returns how many steps of SQLite's machine that took.
+    #[cfg(test)]
+    pub(super) fn steps(self, db: &Connection, ending: &str) -> i32 {
+        let mut statement = db.prepare(&format!("{}{ending}", self.sql)).unwrap();
+        let mut rows = statement.query(params_from_iter(self.values)).unwrap();
+        while rows.next().unwrap().is_some() {}
+        drop(rows);
+        statement.get_status(rusqlite::StatementStatus::VmStep)
+    }
+
     /// Runs the statement for one page, newest first; `read` takes what follows the row's number.
     pub(super) fn page<T, U>(
         self,
@@ -175,13 +211,7 @@ impl Query {
         finish: impl FnMut(T) -> Result<U, StoreError>,
     ) -> Result<Page<U>, StoreError> {
         let size = page.size.clamp(1, MAX_PAGE);
-        let query = match &page.after {
-            Some(token) => {
-                let before = self.before;
-                self.bind(before, Value::Integer(parse_token(token)?))
-            }
-            None => self,
-        };
+        let query = self.behind(page)?;
         let (rows, more) = query.first_rows(db, size, &mut read).doing(db, "list")?;
         let next = rows.last().filter(|_| more).map(|(number, _)| token(*number));
         let items = rows
