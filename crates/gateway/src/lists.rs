@@ -252,18 +252,7 @@ async fn page<L: List>(
                 .then_some((Shown { id, moment }, entry))
         });
         let mut entries: Vec<_> = entries.collect();
-        if let Some(shown) = &place.shown {
-            let at = entries.iter().position(|(entry, _)| entry.id == shown.id);
-            // It may be gone, or have moved to the front.
-            let is_shown = |entry: &Shown| match L::NEWEST_FIRST {
-                true => entry.moment >= shown.moment,
-                false => entry.moment <= shown.moment,
-            };
-            match at {
-                Some(at) => drop(entries.drain(..=at)),
-                None => entries.retain(|(entry, _)| !is_shown(entry)),
-            }
-        }
+        take_out_shown(&mut entries, &mut place, L::NEWEST_FIRST);
         if !entries.is_empty() || next.is_empty() {
             entries.reverse();
             return Ok(Page { entries, place, next });
@@ -271,4 +260,56 @@ async fn page<L: List>(
         place.token = next;
     }
     Err(status::bad_field("page_token", "it is too old: begin again"))
+}
+
+/// Takes out of a page what was shown of it. What is behind one that was shown to its end has not been shown at all.
+fn take_out_shown<E>(entries: &mut Vec<(Shown, E)>, place: &mut Place, is_newest_first: bool) {
+    let Some(shown) = &place.shown else { return };
+    // It may be gone, or have moved to the front.
+    let was_shown = |entry: &Shown| match is_newest_first {
+        true => entry.moment >= shown.moment,
+        false => entry.moment <= shown.moment,
+    };
+    match entries.iter().position(|(entry, _)| entry.id == shown.id) {
+        Some(at) if at + 1 == entries.len() => {
+            entries.clear();
+            place.shown = None;
+        }
+        Some(at) => drop(entries.drain(..=at)),
+        None => entries.retain(|(entry, _)| !was_shown(entry)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_page() {
+        let entry = |(id, second): (&str, i64)| Shown {
+            id: id.to_owned(),
+            moment: (second, 0),
+        };
+        let left = |page: &[(&str, i64)], place: &mut Place| {
+            let mut entries: Vec<_> = page.iter().map(|&one| (entry(one), ())).collect();
+            take_out_shown(&mut entries, place, true);
+            entries.into_iter().map(|(entry, ())| entry.id).collect::<Vec<_>>()
+        };
+        let mut place = Place::default();
+        assert_eq!(left(&[("a", 9), ("b", 8)], &mut place), ["a", "b"]);
+        place.shown = Some(entry(("b", 8)));
+        assert_eq!(left(&[("a", 9), ("b", 8), ("c", 8), ("d", 7)], &mut place), ["c", "d"]);
+        assert_eq!(left(&[("a", 9), ("x", 8), ("d", 7)], &mut place), ["d"], "it is gone");
+        assert_eq!(
+            left(&[("z", 9), ("a", 9)], &mut place),
+            [""; 0],
+            "it is on the next page"
+        );
+        assert_eq!(left(&[("a", 9), ("b", 8)], &mut place), [""; 0]);
+        assert_eq!(
+            left(&[("c", 8), ("d", 7)], &mut place),
+            ["c", "d"],
+            "of the same moment, on the next page"
+        );
+    }
 }
