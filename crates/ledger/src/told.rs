@@ -64,23 +64,27 @@ impl Told {
 
     /// Takes note of what was stored of a call.
     pub(crate) fn changed(&self, record: &CallRecord, events: &[CallEvent]) {
-        self.tell(|| events::of_call(record, events));
+        self.tell(&mut self.state.lock(), || events::of_call(record, events));
     }
 
     /// Takes note of something that the store does not see by itself.
     pub(crate) fn noted(&self, event: &ServiceEvent) {
-        self.tell(|| vec![event.clone()]);
+        self.tell(&mut self.state.lock(), || vec![event.clone()]);
     }
 
     /// Takes note that a prompt was opened.
     pub(crate) fn opened(&self, prompt: &Prompt) {
-        self.saw(prompt);
-        self.tell(|| vec![events::prompt_opened(prompt)]);
+        let mut state = self.state.lock();
+        self.see(&mut state, prompt);
+        self.tell(&mut state, || vec![events::prompt_opened(prompt)]);
     }
 
     /// Takes note of a prompt as it was read: also one that an earlier run has opened, and whoever has ended it.
     pub(crate) fn saw(&self, prompt: &Prompt) {
-        let mut state = self.state.lock();
+        self.see(&mut self.state.lock(), prompt);
+    }
+
+    fn see(&self, state: &mut State, prompt: &Prompt) {
         if prompt.state == PromptState::Open {
             if state.prompts.len() >= MOST_PROMPTS {
                 state.prompts.retain(|_, has_ended| !*has_ended);
@@ -88,13 +92,11 @@ impl Told {
             state.prompts.entry(prompt.id.clone()).or_default();
         } else if let Some(has_ended @ false) = state.prompts.get_mut(&prompt.id) {
             *has_ended = true;
-            drop(state);
-            self.tell(|| vec![events::prompt_ended(prompt)]);
+            self.tell(state, || vec![events::prompt_ended(prompt)]);
         }
     }
 
-    fn tell(&self, events: impl FnOnce() -> Vec<ServiceEvent>) {
-        let mut state = self.state.lock();
+    fn tell(&self, state: &mut State, events: impl FnOnce() -> Vec<ServiceEvent>) {
         if !state.is_wanted {
             return;
         }
@@ -105,7 +107,8 @@ impl Told {
             state.bytes += bytes;
             state.events.push_back((event, bytes));
         }
-        while state.events.len() > MOST.0 || state.bytes > MOST.1 {
+        // The last one stays, however large: who waits for its number is to find it.
+        while state.events.len() > MOST.0 || (state.bytes > MOST.1 && state.events.len() > 1) {
             let Some((_, bytes)) = state.events.pop_front() else {
                 break;
             };
@@ -151,9 +154,13 @@ mod tests {
         }
         let kept = told.since(begun, usize::MAX);
         assert_eq!((kept.len(), &kept[0]), (MOST.0, &(begun + 3, few[2].clone())));
-        // One that is larger than all may be leaves its number only.
-        told.noted(&edited(&"x".repeat(MOST.1)));
-        assert_eq!(told.since(begun, usize::MAX), []);
+        let large = edited(&"x".repeat(MOST.1));
+        told.noted(&large);
+        assert_eq!(
+            told.since(begun, usize::MAX),
+            [(*last.borrow(), large)],
+            "one that is larger than all may be is kept alone"
+        );
         told.noted(&few[0]);
         assert_eq!(told.since(begun, 10), [(*last.borrow(), few[0].clone())]);
     }
