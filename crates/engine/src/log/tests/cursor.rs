@@ -43,7 +43,9 @@ impl Elsewhere {
             draining: DrainNotice::new(&CancellationToken::new()),
             over: CancellationToken::new(),
         };
-        let cursor = Cursor::open(&store, &record.id, None, options).await.expect("it is there");
+        let cursor = Cursor::open(&store, &record.id, None, options)
+            .await
+            .expect("it is there");
         let mut begun = Self {
             _folder: folder,
             store,
@@ -54,7 +56,10 @@ impl Elsewhere {
         assert!(matches!(begun.next().await, Some(Item::Event(event, _)) if event.sequence == 1));
         let next = begun.next().await;
         let is_heartbeat = matches!(next, Some(Item::Heartbeat { last: 1, .. }));
-        assert!(is_heartbeat, "it waits, and names nothing that was not delivered: {next:?}");
+        assert!(
+            is_heartbeat,
+            "it waits, and names nothing that was not delivered: {next:?}"
+        );
         begun
     }
 
@@ -74,7 +79,10 @@ fn warning_event(text: &str) -> EventKind {
 #[tokio::test]
 async fn output_that_the_log_is_ahead_of_is_waited_for() {
     let mut call = Elsewhere::begin().await;
-    call.writer.append(Bytes::from_static(b"hello")).await.expect("there is room");
+    call.writer
+        .append(Bytes::from_static(b"hello"))
+        .await
+        .expect("there is room");
     let next = call.next().await;
     let is_output = matches!(&next, Some(Item::Event(event, data)) if event.sequence == 2 && data == "hello");
     assert!(is_output, "{next:?}");
@@ -86,9 +94,20 @@ async fn output_that_never_came_is_left_out_once_the_call_has_ended() {
     let mut call = Elsewhere::begin().await;
     let end = EventKind::Ended(Box::new(crate::outcome::internal_ending()));
     let events = apply(&mut call.record, vec![end]);
-    call.store.append(call.record.clone(), events).await.expect("it is stored");
+    call.store
+        .append(call.record.clone(), events)
+        .await
+        .expect("it is stored");
     let next = call.next().await;
-    let is_gap = matches!(next, Some(Item::Gap { first: 2, last: 2, bytes: 0, .. }));
+    let is_gap = matches!(
+        next,
+        Some(Item::Gap {
+            first: 2,
+            last: 2,
+            bytes: 0,
+            ..
+        })
+    );
     assert!(is_gap, "{next:?}");
     for sequence in [3, 4] {
         assert!(matches!(call.next().await, Some(Item::Event(event, _)) if event.sequence == sequence));
