@@ -12,6 +12,9 @@ use super::terminal::{Terminal, on_one_line, visible};
 /// How many of the newest calls are looked at, beside those that run.
 const NEWEST: i32 = 500;
 
+/// Pages in which they are looked for: one may have fewer than were asked for.
+const PAGES: usize = 50;
+
 /// Whose ports to list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -71,14 +74,25 @@ async fn calls(client: &Client) -> Result<Vec<Call>, Failure> {
         states: vec![CallState::Running.into(), CallState::Waiting.into()],
         ..ListCallsRequest::default()
     };
-    let newest = ListCallsRequest {
+    let mut newest = ListCallsRequest {
         page_size: NEWEST,
         states: vec![CallState::Completed.into(), CallState::Failed.into()],
         ..running.clone()
     };
     let mut listed = client.list_calls(running).await?;
-    let ended = client.tool_service().list_calls(newest).await?.into_inner().calls;
-    listed.extend(ended.into_iter().filter(|call| !call.background_processes.is_empty()));
+    for _ in 0..PAGES {
+        let page = client.tool_service().list_calls(newest.clone()).await?.into_inner();
+        newest.page_size -= i32::try_from(page.calls.len()).unwrap_or(NEWEST);
+        newest.page_token = page.next_page_token;
+        listed.extend(
+            page.calls
+                .into_iter()
+                .filter(|call| !call.background_processes.is_empty()),
+        );
+        if newest.page_token.is_empty() || newest.page_size <= 0 {
+            break;
+        }
+    }
     let mut calls = Vec::with_capacity(listed.len());
     for call in listed {
         // Only the record of one call has its ports.
