@@ -84,9 +84,9 @@ pub fn parse_token(text: &str) -> Result<i64, StoreError> {
     number.filter(|number| token(*number) == text).ok_or_else(bad_token)
 }
 
-/// Refuses a token that was never given out.
+/// Refuses a token that was never given out, or by an earlier version.
 pub(crate) fn bad_token() -> StoreError {
-    StoreError::BadPage("this service did not issue this token".to_owned())
+    StoreError::BadPage("this version of the service did not issue this token: begin the list again".to_owned())
 }
 
 #[cfg(test)]
