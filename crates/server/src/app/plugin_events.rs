@@ -3,8 +3,9 @@
 //! Nothing is read while no plugin hears. A worker, whose journal the gateways keep, tells of what it has changed itself, and of its
 //! prompts: nobody else changes anything of a workspace that it has.
 //!
-//! *Invariant:* reads what is stored, and waits for no plugin. What concerns a workspace is told to its plugins only. What happens while
-//! the store cannot be read is told later; what can never be told is passed over, and that is said.
+//! *Invariant:* reads what is stored, but for edited files, todos and ends of sessions, of which a worker tells when they are queued for
+//! the store; and waits for no plugin. What concerns a workspace is told to its plugins only. What happens while the store cannot be read
+//! is told later; what can never be told is passed over, and that is said.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
