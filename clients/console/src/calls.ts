@@ -52,6 +52,8 @@ const PAGE = 450;
 /** Calls that have not ended, and calls that have failed, which are shown however old they are. */
 const OPEN = 100;
 const FAILED = 20;
+/** Pages in which they are looked for. */
+const PAGES = 20;
 /** Records that are fetched one by one after one look at the newest. */
 const SINGLES = 8;
 const PACE = 250;
@@ -267,9 +269,16 @@ async function fetchRow(id: string, signal: AbortSignal): Promise<void> {
 export async function load(signal: AbortSignal): Promise<() => Promise<void>> {
   const open = new Set(order.filter((row) => !hasEnded(row.state)).map((row) => row.id));
   const again = loaded.peek();
-  const some = async (states: CallState[], pageSize: number): Promise<void> => {
-    const { calls } = await tools.listCalls({ workspace: ALL, states, pageSize }, { signal });
-    for (const call of calls) take(call);
+  const some = async (states: CallState[], wanted: number): Promise<void> => {
+    let [left, pageToken] = [wanted, ""];
+    // A page may have fewer than were asked for, and not be the last.
+    for (let pages = 0; pages < PAGES && left > 0; pages++) {
+      const page = await tools.listCalls({ workspace: ALL, states, pageSize: left, pageToken }, { signal });
+      for (const call of page.calls) take(call);
+      left -= page.calls.length;
+      pageToken = page.nextPageToken;
+      if (pageToken === "") return;
+    }
   };
   const newest = tools.listCalls({ workspace: ALL, pageSize: again ? PAGE : FIRST }, { signal });
   // Not one after the other: the way to the service may be long.

@@ -3,7 +3,10 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { Page } from "@playwright/test";
+import { CallState } from "../src/gen/toolgate/v1/call_pb";
+import { ListCallsRequestSchema, ListCallsResponseSchema } from "../src/gen/toolgate/v1/tool_service_pb";
 import { ASK, expect, listed, test, type Service } from "./service";
 
 const LIVE = '[data-live="true"]';
@@ -133,6 +136,27 @@ test("the first page shows what waits, what runs and what failed", async ({ page
   await expect(part(/^Failed/)).toHaveCount(3);
   await page.getByRole("link", { name: "All failed calls" }).click();
   await expect(page.getByRole("listbox", { name: /Calls/ }).getByRole("option")).toHaveText([/rejected/, /tool error/]);
+});
+
+test("failed calls are looked for beyond an empty page", async ({ page, start }) => {
+  const service = await start();
+  const frame = (kind: number, content: Uint8Array): Buffer => {
+    const head = Buffer.alloc(5);
+    head.writeUInt8(kind);
+    head.writeUInt32BE(content.length, 1);
+    return Buffer.concat([head, content]);
+  };
+  const old = { callId: "old", tool: "bash", state: CallState.FAILED, title: "of long ago" };
+  await page.route(/\/ListCalls$/, async (route) => {
+    const asked = fromBinary(ListCallsRequestSchema, route.request().postDataBuffer()!.subarray(5));
+    if (!asked.states.includes(CallState.FAILED)) return route.continue();
+    const answer = asked.pageToken === "" ? { nextPageToken: "next" } : { calls: [old] };
+    const message = toBinary(ListCallsResponseSchema, create(ListCallsResponseSchema, answer));
+    const body = Buffer.concat([frame(0, message), frame(0x80, Buffer.from("grpc-status: 0\r\n"))]);
+    await route.fulfill({ status: 200, headers: { "content-type": "application/grpc-web+proto" }, body });
+  });
+  await page.goto(service.url);
+  await expect(page.getByRole("region", { name: /^Failed/ }).getByRole("listitem")).toHaveText([/of long ago/]);
 });
 
 test("output has its colours, and is wrapped, timed, linked to, copied and saved", async ({ page, context, start }) => {
