@@ -152,6 +152,38 @@ mod tests {
     /// The version that told sessions apart by their ids only, and kept all outputs in one folder.
     const SHARED: usize = 3;
 
+    /// The version that summed up sessions when they were listed.
+    const SUMMED_UP: usize = 8;
+
+    #[test]
+    fn what_sessions_sum_up_to_is_counted_once() {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("toolgate.db");
+        let db = Connection::open(&path).expect("a database");
+        for migration in &MIGRATIONS[..SUMMED_UP] {
+            db.execute_batch(migration).expect("its tables");
+        }
+        db.pragma_update(None, "user_version", limit(SUMMED_UP))
+            .expect("a version");
+        db.execute_batch(
+            "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record, agent) VALUES
+             ('1', 'i', 'w', 's', 't', 'completed', 50, 900, 1, '{}', 'build'),
+             ('2', 'i', 'w', 's', 't', 'completed', 70, 80, 1, '{}', 'plan'),
+             ('3', 'i', 'w', 's', 't', 'running', 60, NULL, 1, '{}', 'build'),
+             ('4', 'i', 'v', 's', 't', 'running', 10, NULL, 1, '{}', '')",
+        )
+        .expect("calls, the third after the clock went back");
+        drop(db);
+        let db = open_writer(&path, Durability::Process).expect("it opens");
+        let sums = "SELECT group_concat(concat_ws(' ', workspace, session, number, agents, first, newest, active, calls, unfinished), char(10))
+                    FROM sessions";
+        let sums: String = db.query_row(sums, [], |row| row.get(0)).expect("sums");
+        assert_eq!(
+            sums,
+            "v s 4 [\"\"] 10 10 10 1 1\nw s 2 [\"build\",\"plan\"] 50 70 900 3 1"
+        );
+    }
+
     #[test]
     fn what_must_survive_a_loss_of_power_waits_for_the_disk() {
         let folder = TempDir::new().expect("a folder");

@@ -138,7 +138,7 @@ mod tests {
             let (mut listed, mut after) = (Vec::new(), None);
             loop {
                 let page = PageRequest { size: 1_000, after };
-                if expected < 10 || expected > 25_000 {
+                if !(10..=25_000).contains(&expected) {
                     let query = select(&db, &filter).unwrap().behind(&page).unwrap();
                     let steps = query.steps(&db, " ORDER BY number DESC LIMIT 51");
                     assert!(steps < 5_000, "{filter:?}: {steps} steps behind {}", listed.len());
