@@ -25,6 +25,9 @@ const TAIL_BYTES: u64 = 64 * 1024;
 /// How often the log of a call that another process runs is looked at.
 const FOREIGN_POLL: Duration = Duration::from_millis(250);
 
+/// How long a log is held up by output that is not there, until more of it comes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// How much of the running output a cursor delivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputMode {
@@ -108,6 +111,8 @@ pub struct Cursor {
     /// How long the output is that was last left out of the log of a call which has ended.
     kept: Option<(OutputId, u64)>,
     held: Option<LoggedEvent>,
+    /// How long output is waited for that is not there; none while all of it is.
+    patience: Option<Instant>,
     heartbeat: Duration,
     ended: bool,
     draining: DrainNotice,
@@ -168,6 +173,7 @@ impl Cursor {
             gap: None,
             kept: None,
             held: None,
+            patience: None,
             heartbeat,
             // A reader that has the terminal event already is at the end.
             ended: ended && after == last,
@@ -215,8 +221,11 @@ impl Cursor {
                 return Ok(Some(gap));
             }
             match self.bytes_of(&recorded).await? {
-                Some(data) => return Ok(Some(Item::Event(recorded.event, data))),
-                None if self.output_may_come() => {
+                Some(data) => {
+                    self.patience = self.patience.filter(|_| data.is_empty());
+                    return Ok(Some(Item::Event(recorded.event, data)));
+                }
+                None if self.output_may_come(&recorded).await? => {
                     self.held = Some(recorded);
                     if self.must_be_told() || Instant::now() >= deadline {
                         return Ok(self.heartbeat());
@@ -350,6 +359,9 @@ impl Cursor {
             if self.stored_further() {
                 return Ok(true);
             }
+            if self.is_over() {
+                return Err(WatchError::Abandoned);
+            }
         }
         Ok(false)
     }
@@ -365,9 +377,17 @@ impl Cursor {
     }
 
     /// Says whether output that is not there may still come: a process elsewhere sends output and log to the store on ways of their own,
-    /// and the log may be first.
-    fn output_may_come(&self) -> bool {
-        self.live.is_none() && !self.is_over()
+    /// and the log may be first. What is behind it is not held back for long: the store may have refused the output.
+    async fn output_may_come(&mut self, recorded: &LoggedEvent) -> Result<bool, WatchError> {
+        let EventKind::Output { output, .. } = &recorded.event.kind else {
+            return Ok(false);
+        };
+        let now = Instant::now();
+        if self.live.is_some() || self.is_over() || *self.patience.get_or_insert(now + PATIENCE) <= now {
+            return Ok(false);
+        }
+        let found = self.store.look(output).await?;
+        Ok(found.is_none_or(|found| !found.complete))
     }
 
     /// Returns whether the mode leaves this event out, and notes it in the gap then.

@@ -14,7 +14,7 @@ use toolgate_model::Durability;
 use super::error::{Doing, failed, io, limit};
 use crate::StoreError;
 
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("askers.sql"),
     include_str!("packed.sql"),
     include_str!("bounded.sql"),
+    include_str!("sums.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
@@ -154,6 +155,36 @@ mod tests {
 
     /// The version that summed up sessions when they were listed.
     const SUMMED_UP: usize = 8;
+
+    #[test]
+    fn a_database_of_a_development_version_gets_what_it_lacks() {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("toolgate.db");
+        let db = Connection::open(&path).expect("a database");
+        for migration in &MIGRATIONS[..SUMMED_UP + 1] {
+            db.execute_batch(migration).expect("its tables");
+        }
+        db.execute_batch(
+            "DROP INDEX calls_of_sessions; DROP INDEX sessions_by_workspace;
+             CREATE TRIGGER calls_go AFTER DELETE ON calls BEGIN SELECT 1; END; PRAGMA user_version = 9",
+        )
+        .expect("it was otherwise");
+        drop(db);
+        let db = open_writer(&path, Durability::Process).expect("it opens");
+        db.execute_batch(
+            "INSERT INTO calls (id, owner, workspace, session, tool, state, created, last_sequence, record, agent)
+             VALUES ('1', 'i', 'w', 's', 't', 'running', 50, 1, '{}', 'build'); DELETE FROM calls",
+        )
+        .expect("a call that goes");
+        let left: i64 = db
+            .query_row(
+                "SELECT count(*) FROM sessions INDEXED BY sessions_by_workspace WHERE workspace = 'w'",
+                [],
+                |row| row.get(0),
+            )
+            .expect("a count");
+        assert_eq!(left, 0);
+    }
 
     #[test]
     fn what_sessions_sum_up_to_is_counted_once() {

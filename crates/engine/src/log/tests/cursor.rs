@@ -90,6 +90,42 @@ async fn output_that_the_log_is_ahead_of_is_waited_for() {
 }
 
 #[tokio::test]
+async fn what_is_behind_output_that_does_not_come_is_not_held_back_for_ever() {
+    let mut call = Elsewhere::begin().await;
+    loop {
+        match call.next().await {
+            Some(Item::Heartbeat { last: 1, .. }) => {}
+            Some(Item::Gap { first: 2, last: 2, .. }) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(call.next().await, Some(Item::Event(event, _)) if event.sequence == 3));
+}
+
+#[tokio::test]
+async fn output_that_is_complete_and_too_short_is_not_waited_for() {
+    let mut call = Elsewhere::begin().await;
+    call.writer
+        .append(Bytes::from_static(b"hell"))
+        .await
+        .expect("there is room");
+    call.writer.finish().await.expect("it ends");
+    let options = WatchOptions {
+        after: 1,
+        mode: OutputMode::Full,
+        // With any wait it would come first.
+        heartbeat: Duration::ZERO,
+        draining: DrainNotice::new(&CancellationToken::new()),
+        over: CancellationToken::new(),
+    };
+    let mut cursor = Cursor::open(&call.store, &call.record.id, None, options)
+        .await
+        .expect("it is there");
+    let next = cursor.next().await.expect("it can be read");
+    assert!(matches!(next, Some(Item::Gap { first: 2, last: 2, .. })), "{next:?}");
+}
+
+#[tokio::test]
 async fn output_that_never_came_is_left_out_once_the_call_has_ended() {
     let mut call = Elsewhere::begin().await;
     let end = EventKind::Ended(Box::new(crate::outcome::internal_ending()));
