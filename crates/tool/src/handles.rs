@@ -185,6 +185,11 @@ pub trait ProgramHandle: Send + Sync + 'static {
     /// the terminal shows.
     fn open_terminal(&self, _size: TerminalSize) {}
 
+    /// Returns the size of the terminal that was opened, which clients may have changed since then; none without one.
+    fn terminal_size(&self) -> Option<TerminalSize> {
+        None
+    }
+
     /// Says that the program runs, and how to reach it. If the size of the terminal was changed meanwhile, the program is
     /// told.
     fn attach(&self, _program: Arc<dyn ProgramControl>) {}

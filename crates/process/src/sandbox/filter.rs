@@ -249,7 +249,7 @@ fn others() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     let condition =
         |(argument, operator, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
     // This limit carries the tag by which a call's processes are known.
-    let marked = |argument: u8| (argument, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_RTTIME));
+    let marked = |argument: u8| (argument, SeccompCmpOp::Eq, libc::RLIMIT_RTTIME as u64);
     let limits = vec![
         SeccompRule::new(vec![condition(other(0))?, is_given(2)?])?,
         SeccompRule::new(vec![condition(marked(1))?, is_given(2)?])?,

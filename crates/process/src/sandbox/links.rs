@@ -1,7 +1,7 @@
 //! Where paths lead, for many paths with few folders above them.
 //!
-//! *Invariant:* it answers as `canonicalize` does at that moment. It is made for one confinement and then dropped: what it knows of folders
-//! may be otherwise later.
+//! *Invariant:* it answers as `canonicalize` does at that moment, but for a file with a slash behind it, which is the file. It is made for
+//! one confinement and then dropped: what it knows of folders may be otherwise later.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,9 +11,10 @@ use std::path::{Component, Path, PathBuf};
 pub(super) struct Links(HashMap<PathBuf, Option<PathBuf>>);
 
 impl Links {
-    /// Returns an absolute path with all links followed; none if there is nothing. Blocking.
+    /// Returns a path with all links followed; none if there is nothing. Blocking.
     pub(super) fn follow(&mut self, path: &Path) -> Option<PathBuf> {
-        let (Some(folder), Some(Component::Normal(name))) = (path.parent(), path.components().next_back()) else {
+        let (folder, name) = (path.parent(), path.components().next_back());
+        let (Some(folder), Some(Component::Normal(name)), true) = (folder, name, path.is_absolute()) else {
             return path.canonicalize().ok();
         };
         let folder = match self.0.get(folder) {
@@ -78,6 +79,12 @@ mod tests {
             let path = top.join(path);
             assert_eq!(links.follow(&path), path.canonicalize().ok(), "{path:?}");
         }
-        assert_eq!(links.follow(Path::new("/")), Some("/".into()));
+        for path in ["/", ".", "src/lib.rs", "none"] {
+            assert_eq!(
+                links.follow(Path::new(path)),
+                Path::new(path).canonicalize().ok(),
+                "{path}"
+            );
+        }
     }
 }

@@ -106,6 +106,10 @@ impl Background {
         let stdin = size.map_or(Stdin::Pipe, |size| Stdin::Terminal(pty_size(size)));
         let mut prepared = self.shell.prepare(&input, stdin, ctx).await?;
         let path = ctx.output.open().await?;
+        if let Some(size) = ctx.program.terminal_size() {
+            // It may have been changed while a person was asked: the program is to find it so from its first moment.
+            prepared.give_terminal(pty_size(size));
+        }
         let mut running = prepared.start().await?;
         let program_input = running.take_input();
         if let Some(control) = running.take_control() {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use toolgate_model::{Resources, ToolOutput};
-use toolgate_process::{Cause, Ending, Launch, Programs, Running, StartError, Stdin};
+use toolgate_process::{Cause, Ending, Launch, Programs, PtySize, Running, StartError, Stdin};
 use toolgate_tool::{ToolContext, ToolError};
 
 use super::approval::{Approved, approve};
@@ -88,6 +88,11 @@ pub(super) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
+    /// Has the program run in a terminal of this size.
+    pub(super) fn give_terminal(&mut self, size: PtySize) {
+        self.launch.stdin = Stdin::Terminal(size);
+    }
+
     pub(super) async fn start(&mut self) -> Result<Running, ToolError> {
         let mut launch = self.launch.clone();
         launch.sandbox = self.confined.prepare().await?;

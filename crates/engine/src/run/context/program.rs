@@ -35,6 +35,10 @@ impl ProgramHandle for RunContext {
         self.call.program.open_terminal(size);
     }
 
+    fn terminal_size(&self) -> Option<TerminalSize> {
+        self.call.program.terminal_size()
+    }
+
     fn attach(&self, program: Arc<dyn ProgramControl>) {
         self.call.program.attach(program);
     }
