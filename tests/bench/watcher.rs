@@ -100,7 +100,9 @@ impl Stage {
 
 /// The time of the clock, in microseconds.
 fn micros() -> Result<u64> {
-    Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)
+    Ok(u64::try_from(
+        SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros(),
+    )?)
 }
 
 /// What a watcher saw, all of it in order.
