@@ -222,6 +222,7 @@ impl Cursor {
             }
             match self.bytes_of(&recorded).await? {
                 Some(data) => {
+                    // Where output has come, more of it is waited for anew.
                     self.patience = self.patience.filter(|_| data.is_empty());
                     return Ok(Some(Item::Event(recorded.event, data)));
                 }
