@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the program of an earlier commit, in target/earlier, and runs the tests of mixed releases with it: first its workers under the
-# gateways of this tree, and its gateways on the tables of this tree. `tests/setup/skew.sh v0.1.0` takes that commit or tag; without one it is
-# the newest tag, and before the first release the commit whose contract between gateways and workers counts as its own.
+# Builds the program of an earlier commit, in target/earlier, and runs the tests of mixed releases with it: its workers under the gateways of
+# this tree, and its gateways on the tables of this tree. `tests/setup/skew.sh v0.1.0` takes that commit or tag. Without one it takes the newest
+# tag, or the commit below if there is no tag.
 set -euo pipefail
 
 first=03e83544

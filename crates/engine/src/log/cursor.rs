@@ -111,7 +111,7 @@ pub struct Cursor {
     /// How long the output is that was last left out of the log of a call which has ended.
     kept: Option<(OutputId, u64)>,
     held: Option<LoggedEvent>,
-    /// How long output is waited for that is not there; none while all of it is.
+    /// Until when output is waited for that is not there; none while all of it is.
     patience: Option<Instant>,
     heartbeat: Duration,
     ended: bool,
@@ -222,8 +222,10 @@ impl Cursor {
             }
             match self.bytes_of(&recorded).await? {
                 Some(data) => {
-                    // Where output has come, more of it is waited for anew.
-                    self.patience = self.patience.filter(|_| data.is_empty());
+                    if !data.is_empty() {
+                        // Where output has come, more of it is waited for anew.
+                        self.patience = None;
+                    }
                     return Ok(Some(Item::Event(recorded.event, data)));
                 }
                 None if self.output_may_come(&recorded).await? => {

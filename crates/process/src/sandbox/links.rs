@@ -17,15 +17,11 @@ impl Links {
         let (Some(folder), Some(Component::Normal(name)), true) = (folder, name, path.is_absolute()) else {
             return path.canonicalize().ok();
         };
-        let folder = match self.0.get(folder) {
-            Some(known) => known.clone(),
-            None => {
-                let found = self.follow(folder);
-                self.0.insert(folder.to_path_buf(), found.clone());
-                found
-            }
-        };
-        let place = folder?.join(name);
+        if !self.0.contains_key(folder) {
+            let found = self.follow(folder);
+            self.0.insert(folder.to_path_buf(), found);
+        }
+        let place = self.0.get(folder)?.as_ref()?.join(name);
         let metadata = place.symlink_metadata().ok()?;
         match metadata.is_symlink() {
             true => place.canonicalize().ok(),

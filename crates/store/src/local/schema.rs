@@ -156,17 +156,25 @@ mod tests {
     /// The version that summed up sessions when they were listed.
     const SUMMED_UP: usize = 8;
 
+    /// Makes a database as that version left it.
+    fn tables_of(path: &Path, version: usize) -> Connection {
+        let db = Connection::open(path).expect("a database");
+        for migration in &MIGRATIONS[..version] {
+            db.execute_batch(migration).expect("its tables");
+        }
+        db.pragma_update(None, "user_version", limit(version))
+            .expect("a version");
+        db
+    }
+
     #[test]
     fn a_database_of_a_development_version_gets_what_it_lacks() {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("toolgate.db");
-        let db = Connection::open(&path).expect("a database");
-        for migration in &MIGRATIONS[..SUMMED_UP + 1] {
-            db.execute_batch(migration).expect("its tables");
-        }
+        let db = tables_of(&path, SUMMED_UP + 1);
         db.execute_batch(
             "DROP INDEX calls_of_sessions; DROP INDEX sessions_by_workspace;
-             CREATE TRIGGER calls_go AFTER DELETE ON calls BEGIN SELECT 1; END; PRAGMA user_version = 9",
+             CREATE TRIGGER calls_go AFTER DELETE ON calls BEGIN SELECT 1; END",
         )
         .expect("it was otherwise");
         drop(db);
@@ -190,12 +198,7 @@ mod tests {
     fn what_sessions_sum_up_to_is_counted_once() {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("toolgate.db");
-        let db = Connection::open(&path).expect("a database");
-        for migration in &MIGRATIONS[..SUMMED_UP] {
-            db.execute_batch(migration).expect("its tables");
-        }
-        db.pragma_update(None, "user_version", limit(SUMMED_UP))
-            .expect("a version");
+        let db = tables_of(&path, SUMMED_UP);
         db.execute_batch(
             "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record, agent) VALUES
              ('1', 'i', 'w', 's', 't', 'completed', 50, 900, 1, '{}', 'build'),
@@ -231,12 +234,7 @@ mod tests {
     async fn what_was_shared_goes_to_its_workspace() {
         let folder = TempDir::new().expect("a folder");
         let data = folder.path().canonicalize().expect("a path");
-        let db = Connection::open(data.join("toolgate.db")).expect("a database");
-        for migration in &MIGRATIONS[..SHARED] {
-            db.execute_batch(migration).expect("its tables");
-        }
-        db.pragma_update(None, "user_version", limit(SHARED))
-            .expect("a version");
+        let db = tables_of(&data.join("toolgate.db"), SHARED);
         let call =
             "INSERT INTO calls (id, owner, workspace, session, tool, state, created, last_sequence, record, ended)
                     VALUES (?, 'i', ?, ?, 't', 'completed', 0, 1, '{}', 0)";

@@ -6,8 +6,6 @@ use super::super::cursor::{Cursor, Item, OutputMode, WatchOptions};
 use super::*;
 use crate::drain_notice::DrainNotice;
 
-const HEARTBEAT: Duration = Duration::from_secs(1);
-
 /// A call of another process, which has told of output that is not stored.
 struct Elsewhere {
     _folder: TempDir,
@@ -23,12 +21,10 @@ impl Elsewhere {
         let owner = InstanceId::generate();
         let store: Arc<dyn Store> = Arc::new(LocalStore::open(folder.path(), owner.clone()).expect("a store"));
         let mut record = record(&owner);
-        let of = OutputOwner {
-            call: record.id.clone(),
-            session: record.origin.session.clone(),
-            workspace: record.origin.workspace.clone(),
-        };
-        let writer = store.create_output(of).await.expect("an output");
+        let writer = store
+            .create_output(OutputOwner::from(&record))
+            .await
+            .expect("an output");
         let output = EventKind::Output {
             output: writer.id().clone(),
             offset: 0,
@@ -36,16 +32,7 @@ impl Elsewhere {
         };
         let events = apply(&mut record, vec![warning_event("first"), output, warning_event("last")]);
         store.create_call(record.clone(), events).await.expect("it is new");
-        let options = WatchOptions {
-            after: 0,
-            mode: OutputMode::Full,
-            heartbeat: HEARTBEAT,
-            draining: DrainNotice::new(&CancellationToken::new()),
-            over: CancellationToken::new(),
-        };
-        let cursor = Cursor::open(&store, &record.id, None, options)
-            .await
-            .expect("it is there");
+        let cursor = watch(&store, &record, 0, Duration::from_secs(1)).await;
         let mut begun = Self {
             _folder: folder,
             store,
@@ -67,6 +54,19 @@ impl Elsewhere {
         let next = timeout(LIMIT, self.cursor.next()).await.expect("it does not hang");
         next.expect("it can be read")
     }
+}
+
+/// Watches the log behind an event.
+async fn watch(store: &Arc<dyn Store>, record: &CallRecord, after: u64, heartbeat: Duration) -> Cursor {
+    let options = WatchOptions {
+        after,
+        mode: OutputMode::Full,
+        heartbeat,
+        draining: DrainNotice::new(&CancellationToken::new()),
+        over: CancellationToken::new(),
+    };
+    let opened = Cursor::open(store, &record.id, None, options).await;
+    opened.expect("it is there")
 }
 
 fn warning_event(text: &str) -> EventKind {
@@ -110,17 +110,8 @@ async fn output_that_is_complete_and_too_short_is_not_waited_for() {
         .await
         .expect("there is room");
     call.writer.finish().await.expect("it ends");
-    let options = WatchOptions {
-        after: 1,
-        mode: OutputMode::Full,
-        // With any wait it would come first.
-        heartbeat: Duration::ZERO,
-        draining: DrainNotice::new(&CancellationToken::new()),
-        over: CancellationToken::new(),
-    };
-    let mut cursor = Cursor::open(&call.store, &call.record.id, None, options)
-        .await
-        .expect("it is there");
+    // With any wait a heartbeat would come first.
+    let mut cursor = watch(&call.store, &call.record, 1, Duration::ZERO).await;
     let next = cursor.next().await.expect("it can be read");
     assert!(matches!(next, Some(Item::Gap { first: 2, last: 2, .. })), "{next:?}");
 }
