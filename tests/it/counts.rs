@@ -59,8 +59,8 @@ const READ: Limits = Limits {
 const BASH: Limits = Limits {
     transactions: 4.2,
     system_calls: 125.0,
-    // 330 of them remember where folders lead, and save 850 system calls that follow links.
-    allocations: 2_250.0,
+    // 240 of them remember where folders lead, and save 850 system calls that follow links.
+    allocations: 2_100.0,
 };
 
 struct Counting;
