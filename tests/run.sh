@@ -14,7 +14,7 @@ export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
-suites=" format clippy build unit features documentation buf-lint buf-format buf-breaking postgres it readme conformance"
+suites=" format clippy build unit features documentation musl buf-lint buf-format buf-breaking postgres it readme conformance"
 suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients packages agents ecosystem console chart image "
 wanted=" $* "
 # What is said at the end, each kind in a file, since lanes are processes of their own; and what is not printed yet.
@@ -129,8 +129,16 @@ features() {
     ((${#names[@]} == 6)) || return 1
     for name in "" "${names[@]}"; do
         printf 'only %s\n' "${name:-what is always there}"
-        cargo clippy --locked --quiet "${parts[@]}" --no-default-features --features "$name" -- -D warnings || return 1
+        cargo clippy --locked --quiet --no-deps "${parts[@]}" --no-default-features --features "$name" -- -D warnings || return 1
     done
+}
+
+# What talks most to the kernel, with the C library of the program that is shipped: types of its constants differ. Nothing is
+# linked, so any compiler will do for the C in it.
+musl() {
+    local machine="$(uname -m)-unknown-linux-musl"
+    export "CC_${machine//-/_}=cc"
+    cargo check --locked --quiet --target "$machine" -p toolgate-process -p toolgate-fs -p toolgate-lsp
 }
 
 # The example agents, each on a terminal of its own.
@@ -164,7 +172,7 @@ setups() {
     local name
     # Go's own library is built once for all of them.
     export TOOLGATE_KEEP_CACHES=1
-    if wants buf-lint buf-format buf-breaking postgres it readme conformance conformance-gateway conformance-store image; then
+    if wants musl buf-lint buf-format buf-breaking postgres it readme conformance conformance-gateway conformance-store image; then
         setup tools tests/setup/tools.sh
     fi
     for_programs
@@ -207,6 +215,11 @@ if prepared tools; then
     while IFS= read -r line; do
         [[ -z "$line" ]] || missing["${line%%: *}"]="${line#*: }"
     done <<<"$reason"
+fi
+if [[ -z "${missing[musl]:-}" ]]; then
+    suite musl musl
+else
+    cannot musl "${missing[musl]}"
 fi
 if [[ -z "${missing[buf]:-}" ]]; then
     suite buf-lint in_proto buf lint

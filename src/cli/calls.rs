@@ -180,7 +180,7 @@ impl CallsArgs {
         take: &mut (dyn FnMut(Call) -> Result<(), Failure> + Send),
     ) -> Result<(), Failure> {
         let states = self.state.iter().map(|state| CallState::from(*state).into());
-        let mut request = ListCallsRequest {
+        let request = ListCallsRequest {
             workspace: connection::workspace_filter(client, self.workspace.as_deref()).await?,
             session_id: self.session.clone().unwrap_or_default(),
             states: states.collect(),
@@ -198,19 +198,30 @@ impl CallsArgs {
             until_time: self.until,
             ..ListCallsRequest::default()
         };
-        let mut left = most;
-        while left > 0 {
-            request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
-            let page = client.tool_service().list_calls(request.clone()).await?.into_inner();
-            left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));
-            page.calls.into_iter().try_for_each(&mut *take)?;
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
-        Ok(())
+        each(client, request, most, take).await
     }
+}
+
+/// Hands the calls that a request names to `take`, newest first, `most` at most, from as many pages as it takes: a page of
+/// a gateway may be empty without being the last.
+pub(super) async fn each(
+    client: &Client,
+    mut request: ListCallsRequest,
+    most: u32,
+    take: &mut (dyn FnMut(Call) -> Result<(), Failure> + Send),
+) -> Result<(), Failure> {
+    let mut left = most;
+    while left > 0 {
+        request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
+        let page = client.tool_service().list_calls(request.clone()).await?.into_inner();
+        left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));
+        page.calls.into_iter().try_for_each(&mut *take)?;
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    Ok(())
 }
 
 /// Returns the folder that each call works in; nothing where all of them work in the same one.

@@ -4,16 +4,14 @@ use clap::Args;
 use toolgate_client::Client;
 use toolgate_contract::{Call, CallState, ListCallsRequest, ListeningChanged};
 
+use super::calls;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::terminal::{Terminal, on_one_line, visible};
 
 /// How many of the newest calls are looked at, beside those that run.
-const NEWEST: i32 = 500;
-
-/// Pages in which they are looked for: one may have fewer than were asked for.
-const PAGES: usize = 50;
+const NEWEST: u32 = 500;
 
 /// Whose ports to list.
 #[derive(Debug, Args)]
@@ -35,7 +33,7 @@ impl PortsArgs {
             }
             None => {
                 for (_, client) in connection::connect_all(globals).await? {
-                    found.extend(calls(&client).await?);
+                    found.extend(with_programs(&client).await?);
                 }
             }
         }
@@ -68,35 +66,28 @@ impl PortsArgs {
 }
 
 /// Returns the calls of a service whose programs may listen.
-async fn calls(client: &Client) -> Result<Vec<Call>, Failure> {
+async fn with_programs(client: &Client) -> Result<Vec<Call>, Failure> {
     let running = ListCallsRequest {
         workspace: connection::ALL_WORKSPACES.to_owned(),
         states: vec![CallState::Running.into(), CallState::Waiting.into()],
         ..ListCallsRequest::default()
     };
-    let mut newest = ListCallsRequest {
-        page_size: NEWEST,
+    let ended = ListCallsRequest {
         states: vec![CallState::Completed.into(), CallState::Failed.into()],
         ..running.clone()
     };
     let mut listed = client.list_calls(running).await?;
-    for _ in 0..PAGES {
-        let page = client.tool_service().list_calls(newest.clone()).await?.into_inner();
-        newest.page_size -= i32::try_from(page.calls.len()).unwrap_or(NEWEST);
-        newest.page_token = page.next_page_token;
-        listed.extend(
-            page.calls
-                .into_iter()
-                .filter(|call| !call.background_processes.is_empty()),
-        );
-        if newest.page_token.is_empty() || newest.page_size <= 0 {
-            break;
+    calls::each(client, ended, NEWEST, &mut |call| {
+        if !call.background_processes.is_empty() {
+            listed.push(call);
         }
-    }
-    let mut calls = Vec::with_capacity(listed.len());
+        Ok(())
+    })
+    .await?;
+    let mut found = Vec::with_capacity(listed.len());
     for call in listed {
         // Only the record of one call has its ports.
-        calls.push(client.get_call(call.call_id).await?);
+        found.push(client.get_call(call.call_id).await?);
     }
-    Ok(calls)
+    Ok(found)
 }

@@ -60,7 +60,7 @@ const BASH: Limits = Limits {
     transactions: 4.2,
     system_calls: 125.0,
     // 240 of them remember where folders lead, and save 850 system calls that follow links.
-    allocations: 2_100.0,
+    allocations: 1_850.0,
 };
 
 struct Counting;

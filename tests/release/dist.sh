@@ -17,16 +17,9 @@ venv="$target/tools/zig"
 own="$(rustc -vV | sed -n 's/^host: //p')"
 wanted=("$@")
 ((${#wanted[@]})) || wanted=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
+source tests/setup/rust.sh
 programs=()
 not_built=()
-
-# has_std TARGET: whether there is a standard library, which is installed if it can be.
-has_std() {
-    local folder
-    folder="$(rustc --print target-libdir --target "$1" 2>/dev/null)" || return 1
-    compgen -G "$folder/libstd-*" >/dev/null && return 0
-    command -v rustup >/dev/null && rustup target add "$1" >&2 && compgen -G "$folder/libstd-*" >/dev/null
-}
 
 # zig: what compiles and links C for other machines, in fixed versions.
 zig() {

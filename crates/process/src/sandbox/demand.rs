@@ -102,6 +102,22 @@ impl Demand {
         let is_written = self.mode == Mode::WorkspaceWrite && self.workspace.parent().is_some();
         is_written.then_some(self.workspace.as_path())
     }
+
+    /// Returns what may be written beside the workspace and the temporary folder.
+    pub(super) fn written_elsewhere<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = &'a Path> {
+        let caches = places.caches.iter().filter(|_| self.walls);
+        let written = self.approved.iter().chain(&places.writable).chain(caches);
+        written.map(PathBuf::as_path)
+    }
+
+    /// Returns what may be read within walls beside what may be written.
+    pub(super) fn readable_within_walls<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = &'a Path> {
+        let named = [&self.workspace].into_iter().chain(&self.readable);
+        named
+            .chain(&places.common)
+            .chain(&places.readable)
+            .map(PathBuf::as_path)
+    }
 }
 
 /// Why a confinement could not be prepared.

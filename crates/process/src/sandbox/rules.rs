@@ -174,12 +174,7 @@ impl Builder<'_> {
         if let Some(workspace) = demand.written_workspace().filter(|_| self.gated.is_empty()) {
             self.root(workspace, write)?;
         }
-        if demand.walls {
-            for cache in &places.caches {
-                self.root_elsewhere(cache, write)?;
-            }
-        }
-        for path in demand.approved.iter().chain(&places.writable) {
+        for path in demand.written_elsewhere(places) {
             // What does not exist cannot be opened, and approving its parent instead would approve more.
             self.root_elsewhere(path, write)?;
         }

@@ -1,0 +1,9 @@
+# Parts of the Rust toolchain. To be sourced.
+
+# has_std TARGET: whether there is a standard library for it, which is installed if it can be.
+has_std() {
+    local folder
+    folder="$(rustc --print target-libdir --target "$1" 2>/dev/null)" || return 1
+    compgen -G "$folder/libstd-*" >/dev/null && return 0
+    command -v rustup >/dev/null && timeout 120 rustup target add "$1" >&2 && compgen -G "$folder/libstd-*" >/dev/null
+}
