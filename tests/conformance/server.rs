@@ -134,7 +134,8 @@ impl Server {
             connection,
         } = self;
         connection.close().await?;
-        for process in gateway.into_iter().chain([child]) {
+        // A worker that finds no gateway to leave tries for a while.
+        for process in [child].into_iter().chain(gateway) {
             end(process, &log).await?;
         }
         Ok(())
