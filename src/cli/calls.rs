@@ -198,20 +198,24 @@ impl CallsArgs {
             until_time: self.until,
             ..ListCallsRequest::default()
         };
-        each(client, request, most, take).await
+        each(client, request, most, usize::MAX, take).await
     }
 }
 
-/// Hands the calls that a request names to `take`, newest first, `most` at most, from as many pages as it takes: a page of
-/// a gateway may be empty without being the last.
+/// Hands the calls that a request names to `take`, newest first, `most` at most, from `pages` pages at most: a page of a
+/// gateway may be empty without being the last.
 pub(super) async fn each(
     client: &Client,
     mut request: ListCallsRequest,
     most: u32,
+    pages: usize,
     take: &mut (dyn FnMut(Call) -> Result<(), Failure> + Send),
 ) -> Result<(), Failure> {
     let mut left = most;
-    while left > 0 {
+    for _ in 0..pages {
+        if left == 0 {
+            break;
+        }
         request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
         let page = client.tool_service().list_calls(request.clone()).await?.into_inner();
         left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));

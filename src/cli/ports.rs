@@ -13,6 +13,9 @@ use super::terminal::{Terminal, on_one_line, visible};
 /// How many of the newest calls are looked at, beside those that run.
 const NEWEST: u32 = 500;
 
+/// Pages in which they are looked for: one may have fewer than were asked for.
+const PAGES: usize = 50;
+
 /// Whose ports to list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -77,7 +80,7 @@ async fn with_programs(client: &Client) -> Result<Vec<Call>, Failure> {
         ..running.clone()
     };
     let mut listed = client.list_calls(running).await?;
-    calls::each(client, ended, NEWEST, &mut |call| {
+    calls::each(client, ended, NEWEST, PAGES, &mut |call| {
         if !call.background_processes.is_empty() {
             listed.push(call);
         }

@@ -5,5 +5,5 @@ has_std() {
     local folder
     folder="$(rustc --print target-libdir --target "$1" 2>/dev/null)" || return 1
     compgen -G "$folder/libstd-*" >/dev/null && return 0
-    command -v rustup >/dev/null && timeout 120 rustup target add "$1" >&2 && compgen -G "$folder/libstd-*" >/dev/null
+    command -v rustup >/dev/null && timeout 600 rustup target add "$1" >&2 && compgen -G "$folder/libstd-*" >/dev/null
 }
