@@ -243,18 +243,20 @@ impl Gate {
             notice,
         };
         let at = |index: usize| notice.arguments[index];
-        let here = AT_FDCWD;
         #[cfg(target_arch = "x86_64")]
-        match call {
-            libc::SYS_open => return ask.open(here, at(0), at(1), at(2)),
-            libc::SYS_creat => return ask.open(here, at(0), CREAT, at(1)),
-            libc::SYS_mkdir => return ask.make_folder(here, at(0), at(1)).map(Some),
-            libc::SYS_rmdir => return ask.remove(here, at(0), true).map(Some),
-            libc::SYS_unlink => return ask.remove(here, at(0), false).map(Some),
-            libc::SYS_rename => return ask.rename((here, at(0)), (here, at(1)), 0).map(Some),
-            libc::SYS_link => return ask.link((here, at(0)), (here, at(1)), 0).map(Some),
-            libc::SYS_symlink => return ask.make_link(at(0), here, at(1)).map(Some),
-            _ => {}
+        {
+            let here = AT_FDCWD;
+            match call {
+                libc::SYS_open => return ask.open(here, at(0), at(1), at(2)),
+                libc::SYS_creat => return ask.open(here, at(0), CREAT, at(1)),
+                libc::SYS_mkdir => return ask.make_folder(here, at(0), at(1)).map(Some),
+                libc::SYS_rmdir => return ask.remove(here, at(0), true).map(Some),
+                libc::SYS_unlink => return ask.remove(here, at(0), false).map(Some),
+                libc::SYS_rename => return ask.rename((here, at(0)), (here, at(1)), 0).map(Some),
+                libc::SYS_link => return ask.link((here, at(0)), (here, at(1)), 0).map(Some),
+                libc::SYS_symlink => return ask.make_link(at(0), here, at(1)).map(Some),
+                _ => {}
+            }
         }
         match call {
             libc::SYS_openat => ask.open(at(0), at(1), at(2), at(3)),
