@@ -62,6 +62,10 @@ result=0
 rm -rf "$out"
 if ((${#programs[@]})); then
     echo "==> packages" >&2
+    # A program that runs here prints the manual pages and the completions.
+    if [[ -z "${TOOLGATE_BIN:-}" && " ${wanted[*]}" != *" $(uname -m)-"* ]]; then
+        cargo build --locked --bin toolgate && export TOOLGATE_BIN="$target/debug/toolgate"
+    fi
     "$here/pack/pack.sh" "$out" "${programs[@]}" || result=1
     (cd "$out" && ls -sh)
     printf 'in %s\n' "$out"

@@ -175,23 +175,31 @@ impl Instances {
                 "this run was not heard of for a lease, as when the database was away: others may have taken it for dead"
             );
         }
-        if self.forgets.swap(false, Ordering::AcqRel) {
-            // Not those of which calls are left: nobody would look after them any more.
-            let sql = format!(
-                "UPDATE instances SET forgotten = clock_timestamp()
-                 WHERE forgotten IS NULL AND {}
-                     AND (lease_until <= clock_timestamp() OR chr(1) || lease_until::text || '/' || id = ANY ($1))
-                     AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
-                         AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
-                             AND workspaces.owner IS DISTINCT FROM instances.id))",
-                is_dead("instances.id", "$1")
-            );
-            db.rows("forget dead runs", &sql, values![self.silent()]).await?;
-            let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
-                           AND lease_until <= clock_timestamp()";
-            db.rows("forget dead runs", sql, values![]).await?;
+        // Only who has looked knows the dead; what was in vain is done next time.
+        if self.seen.lock().since.is_some() && self.forgets.swap(false, Ordering::AcqRel) {
+            let forgotten = self.forget(db).await;
+            self.forgets.fetch_or(forgotten.is_err(), Ordering::AcqRel);
+            forgotten?;
         }
         self.try_look(db, Duration::ZERO).await
+    }
+
+    /// Forgets the dead.
+    async fn forget(&self, db: &Database) -> Result<(), StoreError> {
+        // Not those of which calls are left: nobody would look after them any more.
+        let sql = format!(
+            "UPDATE instances SET forgotten = clock_timestamp()
+             WHERE forgotten IS NULL AND {}
+                 AND (lease_until <= clock_timestamp() OR chr(1) || lease_until::text || '/' || id = ANY ($1))
+                 AND NOT EXISTS (SELECT FROM calls WHERE owner = instances.id AND ended IS NULL
+                     AND NOT EXISTS (SELECT FROM workspaces WHERE workspaces.id = calls.workspace AND NOT is_left
+                         AND workspaces.owner IS DISTINCT FROM instances.id))",
+            is_dead("instances.id", "$1")
+        );
+        db.rows("forget dead runs", &sql, values![self.silent()]).await?;
+        let sql = "DELETE FROM instances WHERE forgotten < clock_timestamp() - interval '1 day'
+                       AND lease_until <= clock_timestamp()";
+        db.rows("forget dead runs", sql, values![]).await.map(drop)
     }
 
     /// Returns how many notes of this run are stored; `known` of them at least. The row is made if it is not there any more.

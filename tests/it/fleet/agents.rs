@@ -58,7 +58,7 @@ impl Agents {
                 LEASE.as_secs()
             );
             put(&place.join("toolgate.toml"), &text);
-            let mut gateway = Process::at("127.0.0.1:0", place, "gateway");
+            let mut gateway = Process::at(&free_address().to_string(), place, "gateway");
             gateway.run(&home_in(agents.folder.path())).await;
             agents.gateways.push(gateway);
         }
@@ -97,7 +97,7 @@ impl Agents {
             place.join("s").display(),
         );
         put(&place.join("toolgate.toml"), &text);
-        Process::at("127.0.0.1:0", place, "serve")
+        Process::at(&free_address().to_string(), place, "serve")
     }
 
     /// Starts a worker, and waits until it listens.
@@ -434,9 +434,7 @@ fn a_name_stands_for_all_gateways_that_it_has_addresses_of() {
 #[test]
 fn workers_come_to_a_port_of_their_own() {
     test(async {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap();
-        drop(free);
+        let port = free_address();
         let own = format!("[[workers]]\nsubject = \"{ACCOUNTS}worker-*\"\nworkspaces = [\"acme/{{subject}}\"]\n");
         let agents = Agents::start(1, &own, &format!("listen = \"{port}\"")).await;
         // Where others call nobody registers.
@@ -446,7 +444,7 @@ fn workers_come_to_a_port_of_their_own() {
         let file = agents.path("a").join("toolgate.toml");
         let text = fs::read_to_string(&file).unwrap();
         put(&file, &text.replace(&agents.gateways[0].address, &port.to_string()));
-        let mut a = Process::at("127.0.0.1:0", agents.path("a"), "serve");
+        let mut a = Process::at(&free_address().to_string(), agents.path("a"), "serve");
         a.run(&home_in(agents.folder.path())).await;
         assert_eq!(agents.printed(0, "acme/a", "echo a").await, "a");
         // Nobody else gets anything where workers come.

@@ -192,6 +192,7 @@ fn prompts_wait_for_as_long_as_they_should() {
             completed(&call.await.unwrap().unwrap());
         }
         // Nobody is there any more to end it: too late is too late.
+        let wait = Duration::from_secs(6);
         for (worker, place, gateway) in [(0, "wa", 0), (1, "wb", 1)] {
             let id = format!("left-{place}");
             let _call = start(&fleet, gateway, asking(&id, place, wait)).await;
@@ -214,10 +215,10 @@ fn the_next_run_of_a_worker_goes_on_with_what_is_left_of_the_time() {
         // The next run believes in a time two hours later, or earlier.
         for (worker, place, next) in [(0, "wa", Clock::Behind), (1, "wb", Clock::Ahead)] {
             let (ends, waits) = (format!("ends-{place}"), format!("waits-{place}"));
+            let begun = Instant::now();
             let _ends = start(&fleet, 0, asking(&ends, place, short)).await;
             let _waits = start(&fleet, 0, asking(&waits, place, long)).await;
             prompt_of(&fleet, 0, &ends, PromptState::Open).await;
-            let begun = Instant::now();
             prompt_of(&fleet, 0, &waits, PromptState::Open).await;
             waiting(&fleet, &ends).await;
             waiting(&fleet, &waits).await;
@@ -227,7 +228,7 @@ fn the_next_run_of_a_worker_goes_on_with_what_is_left_of_the_time() {
             fleet.workers[worker].run(&home).await;
             prompt_of(&fleet, 1, &ends, PromptState::Expired).await;
             let waited = begun.elapsed();
-            assert!(waited > short - Duration::from_secs(1), "{waited:?}");
+            assert!(waited > short, "{waited:?}");
             let prompt = prompt_of(&fleet, 1, &waits, PromptState::Open).await;
             let taken = fleet.allow(1, &prompt).await.unwrap();
             assert_eq!(taken.result(), ReplyResult::Accepted, "{taken:?}");
@@ -337,7 +338,13 @@ fn a_bucket_with_another_time_loses_nothing() {
         let expected: String = (1..=3_000_000).map(|number| format!("{number}\n")).collect();
         assert_eq!(told.total_bytes, expected.len() as i64);
         // It is all in the database, and the log says why.
-        let all = read(&fleet, &told.output_id).await.unwrap();
+        let mut all = Vec::new();
+        // The call has ended, and some of it may still be on its way.
+        eventually("it can all be read", async || {
+            all = read(&fleet, &told.output_id).await.unwrap();
+            all.len() == expected.len()
+        })
+        .await;
         assert!(all == expected.as_bytes());
         eventually("it is said what is wrong", async || {
             fleet.gateways[0].log().contains("set this machine's clock")

@@ -266,7 +266,7 @@ fn place(inner: &Inner, workspace: &str) -> Place {
     fs::create_dir_all(folder.join("own")).unwrap();
     put(&folder.join("own/opencode.json"), RULES);
     let mut place = Place {
-        worker: Process::at("127.0.0.1:0", folder.clone(), "serve"),
+        worker: Process::at(&free_address().to_string(), folder.clone(), "serve"),
         folder,
         runs: false,
         pod: None,

@@ -102,9 +102,7 @@ impl Fleet {
                 near.push(line.address.clone());
                 lines.push(line);
             }
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let own = free.local_addr().unwrap().to_string();
-            drop(free);
+            let own = free_address().to_string();
             let line = Line::to(own.clone()).await;
             let at = Some((own.as_str(), line.address.as_str()));
             fleet.start_worker(name, clock, &near, at).await;
@@ -242,7 +240,7 @@ impl Fleet {
 
     async fn start_gateway(&mut self, name: &str, clock: Clock, plan: &Plan) {
         let place = self.configure_gateway(name, plan);
-        let mut gateway = Process::at("127.0.0.1:0", place, "gateway");
+        let mut gateway = Process::at(&free_address().to_string(), place, "gateway");
         gateway.library = self.library(clock);
         gateway.run(&self.home()).await;
         self.gateways.push(gateway);
@@ -266,8 +264,8 @@ impl Fleet {
              name = \"{name}\"\nadvertise = \"{advertise}\"\n[[workspaces]]\nname = \"w{name}\"\ndirectory = \"own\"\n"
         );
         put(&place.join("toolgate.toml"), &text);
-        let listens = at.map_or("127.0.0.1:0", |(own, _)| own);
-        let mut worker = Process::at(listens, place, "serve");
+        let listens = at.map_or_else(|| free_address().to_string(), |(own, _)| own.to_owned());
+        let mut worker = Process::at(&listens, place, "serve");
         worker.library = self.library(clock);
         if let Some(program) = &self.worker {
             worker.program.clone_from(program);

@@ -183,7 +183,7 @@ fn a_gateway_that_may_not_change_the_tables_says_that_they_are_those_of_an_earli
             &place.join("toolgate.toml"),
             &text.replace("migrate = \"start\"", "migrate = \"never\""),
         );
-        let mut gateway = Process::at("127.0.0.1:0", place.clone(), "gateway");
+        let mut gateway = Process::at(&free_address().to_string(), place.clone(), "gateway");
         gateway.spawn(&fleet.home());
         assert_ne!(gateway.ended().await, Some(0));
         let log = gateway.log();

@@ -1,7 +1,6 @@
 //! A gateway and workers beyond one machine: encrypted lines, and certificates of both sides in both directions.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -82,7 +81,7 @@ fn certificates_say_who_both_sides_are() {
         assert!(!gateway.log().contains("a worker has registered"), "{}", gateway.log());
 
         // The port is free until the worker takes it.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = free_address();
         let place = folder.path().join("a");
         equip(&place, &authority, &authority.client("a", |_| {}));
         let text = worker(&address, &on_localhost(&port.to_string()));
@@ -131,7 +130,7 @@ fn a_worker_shows_the_certificate_that_it_has_now() {
         );
         put(&place.join("toolgate.toml"), &text);
         let mut gateway = Process::start(place.clone(), "gateway", &home).await;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = free_address();
         let of_worker = folder.path().join("a");
         equip(&of_worker, &authority, &authority.client("a", |_| {}));
         let text = worker(&on_localhost(&gateway.address), &on_localhost(&port.to_string()));

@@ -131,7 +131,7 @@ fn one_trace_goes_from_the_client_to_the_tool() {
 #[test]
 fn half_a_first_message_is_not_waited_for() {
     test(async {
-        let fleet = Fleet::with_both("", "listen.request_timeout = \"300ms\"").await;
+        let fleet = Fleet::with_both("", "listen.request_timeout = \"2s\"").await;
         for (address, token) in [(&fleet.gateway.address, ANNA), (&fleet.workers[0].address, LOCAL)] {
             let head = format!(
                 "POST /toolgate.v1.ToolService/GetCall HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
@@ -162,7 +162,7 @@ fn half_a_first_message_is_not_waited_for() {
             assert!(answer.contains("listen.request_timeout"), "{answer}");
         }
         // What comes at once, and goes on for longer, is none of that.
-        let call = fleet.run(ANNA, "wc", "sleep 1; echo done").await.unwrap();
+        let call = fleet.run(ANNA, "wc", "sleep 3; echo done").await.unwrap();
         assert_eq!(crate::support::completed(&call).output, "done\n");
         fleet.assert_calm();
     });

@@ -18,6 +18,7 @@ use toolgate_contract::session_service_client::SessionServiceClient;
 use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::*;
 
+pub(crate) use crate::fleet::server::free_address;
 use crate::support::{self, connect_tcp, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
@@ -73,7 +74,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn start(folder: PathBuf, command: &'static str, home: &Path) -> Self {
-        Self::start_at("127.0.0.1:0", folder, command, home).await
+        Self::start_at(&free_address().to_string(), folder, command, home).await
     }
 
     /// Starts it where others know it already.

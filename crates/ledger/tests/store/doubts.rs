@@ -58,7 +58,7 @@ impl Door {
 }
 
 /// Keeps a run alive whose answers are lost for longer than its lease.
-fn kept_alive(place: &Place) -> JoinHandle<()> {
+pub(crate) fn kept_alive(place: &Place) -> JoinHandle<()> {
     let (store, run) = (place.gateway.store.clone(), place.run.clone());
     tokio::spawn(async move {
         loop {

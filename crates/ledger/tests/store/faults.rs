@@ -13,6 +13,7 @@ use toolgate_store::{
     Upkeep as _,
 };
 
+use crate::doubts::kept_alive;
 use crate::gateway::{LEASE, OWNER, Running, WORKER, options};
 use crate::postgres::{database, server};
 use crate::proxy::Line;
@@ -78,6 +79,7 @@ async fn what_has_no_answer_is_not_stored_twice() {
         place.open(&place.run, Duration::from_secs(60)).await,
         &place.gateway.store,
     );
+    let keeper = kept_alive(&place);
     let id = CallId::from("call");
 
     let mut call = record("call", &place.run);
@@ -164,6 +166,7 @@ async fn what_has_no_answer_is_not_stored_twice() {
     let mut expected = vec![b'x'; 20_000];
     expected.extend((0..20).flat_map(|number| [number; 1_000]));
     assert_eq!(store.read(&output, 0, 60_000).await.unwrap(), expected);
+    keeper.abort();
     store.close().await.unwrap();
 }
 

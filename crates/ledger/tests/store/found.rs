@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use toolgate_ledger::{LedgerStore, Way};
-use toolgate_model::InstanceId;
+use toolgate_model::{InstanceId, Timestamp};
 use toolgate_store::{CallLog as _, Created, StoreError, Upkeep as _};
 
 use crate::faults::until;
 use crate::gateway::{Running, WORKER, options};
 use crate::postgres::{database, server};
-use crate::store::{grow, record};
+use crate::store::{end, grow, record};
 
 fn way(address: &str) -> Arc<[Way]> {
     let run = InstanceId::generate();
@@ -35,7 +35,11 @@ async fn a_worker_goes_on_at_the_gateways_that_are_there() {
     let create = async |id: &str| {
         let mut call = record(id, &run);
         let events = grow(&mut call, 1);
-        store.create_call(call, events).await
+        let created = store.create_call(call.clone(), events).await;
+        // A call that goes on would end with a lease that nobody renews.
+        let events = end(&mut call, Timestamp(2_000));
+        store.append(call, events).await.unwrap();
+        created
     };
     assert_eq!(create("one").await.unwrap(), Created::New);
 

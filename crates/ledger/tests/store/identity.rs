@@ -332,8 +332,8 @@ async fn leave_to_put_a_part_ends() {
     };
     let scene = Scene::with_bucket(short).await;
     let attacker = Attacker::new(&scene).await;
-    let own = attacker.presigned().await;
     let begun = Instant::now();
+    let own = attacker.presigned().await;
     // A part that is put in time is one, and once more it is the same.
     let right = headers(&own.upload);
     loop {

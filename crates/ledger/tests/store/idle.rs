@@ -9,6 +9,7 @@ use toolgate_model::{CallRecord, InstanceId, SessionId, SessionKey, Timestamp};
 use toolgate_store::ledger::{Bound, Ledger as _};
 use toolgate_store::{CallLog as _, Created, OutputOwner, Outputs as _, SessionFacts as _, Upkeep as _};
 
+use crate::doubts::kept_alive;
 use crate::faults::{Place, until};
 use crate::gateway::{OWNER, WORKER, options};
 use crate::store::{end, grow, record};
@@ -94,6 +95,7 @@ async fn what_is_no_call_goes_on() {
 async fn an_output_that_is_late_fails_no_end_and_keeps_the_workspace() {
     let place = Place::new().await;
     let store = place.open(&place.run, Duration::from_secs(60)).await;
+    let keeper = kept_alive(&place);
     let mut call = record("call", &place.run);
     let events = grow(&mut call, 1);
     store.create_call(call.clone(), events).await.unwrap();
@@ -111,6 +113,7 @@ async fn an_output_that_is_late_fails_no_end_and_keeps_the_workspace() {
     store.append(call, events).await.unwrap();
     let is_complete = async || own.look(&output).await.unwrap().is_some_and(|info| info.complete);
     until("the rest arrives", is_complete).await;
+    keeper.abort();
     // Nothing goes on any more.
     let next = InstanceId::generate();
     let names = ["main".to_owned()];

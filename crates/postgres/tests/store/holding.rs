@@ -312,14 +312,11 @@ async fn who_comes_new_waits_for_a_lease_before_it_believes_a_doubt() {
     scene.store.doubt(&run, PRINCIPAL).await.unwrap();
     scene.store.close().await.unwrap();
     // As after an outage: the doubt was there before this one had the database.
-    let newcomer = open(scene.server, &scene.name, lease).await;
     let begun = Instant::now();
+    let newcomer = open(scene.server, &scene.name, lease).await;
     until("it is dead", async || !newcomer.reap().await.unwrap().is_empty()).await;
     let took = begun.elapsed();
-    assert!(
-        took > lease - Duration::from_millis(300) && took < 4 * lease,
-        "{took:?}"
-    );
+    assert!(took >= lease && took < 4 * lease, "{took:?}");
     newcomer.close().await.unwrap();
 }
 
@@ -346,9 +343,9 @@ async fn nobody_is_dead_because_the_database_was_away() {
     })
     .await;
     tokio::time::sleep(lease).await;
+    let (begun, mut lost) = (Instant::now(), Vec::new());
     server.resume().await;
     // The silent one comes back with the database, the doubted one does not.
-    let (begun, mut lost) = (Instant::now(), Vec::new());
     until("what is doubted is dead", async || {
         if let Ok(gone) = store.renew_leases(std::slice::from_ref(&silent)).await {
             assert_eq!(gone, []);

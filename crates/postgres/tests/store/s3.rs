@@ -4,7 +4,7 @@
 //! is closed.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, watch};
+
+use super::server::free_address;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,7 +57,7 @@ impl S3 {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("buckets/outputs")).unwrap();
         fs::create_dir_all(folder.path().join("facts")).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let (path, kept) = match is_shared {
             true => (folder.keep(), None),
             false => (folder.path().to_owned(), Some(folder)),

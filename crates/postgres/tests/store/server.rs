@@ -5,6 +5,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,15 @@ fn programs() -> PathBuf {
     found.expect("PostgreSQL is not installed: run tests/setup/tools.sh")
 }
 
+/// Returns an address at which nobody listens. Its port is below those that the kernel gives away by itself: no connection of another test
+/// takes it before it is used.
+pub(crate) fn free_address() -> SocketAddr {
+    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    let random = || 12_000 + (RandomState::new().hash_one(()) % 20_000) as u16;
+    let mut addresses = std::iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, random())));
+    addresses.find(is_free).unwrap()
+}
+
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
@@ -72,8 +83,7 @@ impl Server {
     /// Starts a server that listens on loopback with TLS as well, where it wants the password `secret`.
     pub(crate) async fn start_with_tls(certificate: &str, key: &str) -> Self {
         let mut server = Self::make(false);
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        server.port = free.local_addr().unwrap().port();
+        server.port = free_address().port();
         let write = |name: &str, text: &str| {
             let path = server.folder.join("data").join(name);
             fs::write(&path, text).unwrap();
@@ -90,7 +100,6 @@ impl Server {
         );
         let settings = format!("listen_addresses = '127.0.0.1'\nport = {}\nssl = on\n", server.port);
         write("postgresql.auto.conf", &settings);
-        drop(free);
         server.resume().await;
         server.run("postgres", "ALTER ROLE toolgate PASSWORD 'secret'").await;
         server
