@@ -111,7 +111,7 @@ func TestNoEventIsLostOrRepeated(t *testing.T) {
 
 func TestASilentStreamIsGivenUp(t *testing.T) {
 	fake := &fake{streams: []script{{events: events(pending()), silent: true}, {events: events(completed(2))}}}
-	client := fake.start(t, toolgate.WithTestTimes(50*time.Millisecond))
+	client := fake.start(t, toolgate.WithTestTimes(2*time.Second))
 	result, err := client.Run(bounded(t), "bash", nil)
 	check(t, err)
 	expect(t, "output", result.Output, "done")

@@ -491,17 +491,14 @@ fn the_makers_time_stands_still_while_a_person_is_asked() {
     test(async {
         let server = Server::with(Setup::permission(json!({ "bash": "ask" }))).await;
         let limited = ExecuteToolRequest {
-            timeout: Some(prost_types::Duration {
-                seconds: 0,
-                nanos: 500_000_000,
-            }),
+            timeout: Some(prost_types::Duration { seconds: 3, nanos: 0 }),
             ..kept("maker", background("true"))
         };
         let mut stream = server.tools().execute_tool(limited).await.unwrap().into_inner();
         let child = next_such(&mut stream, |event| matches!(event, Event::Child(_))).await;
         let prompt = open_prompt(&server, &child_of(&[child])).await;
         // The wait is longer than the limit: that is what is tested.
-        tokio::time::sleep(Duration::from_millis(800)).await;
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
         answer(&server, &prompt, PromptDecision::Once).await;
         let events = collect(stream).await.unwrap();
         assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");

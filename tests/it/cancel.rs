@@ -188,16 +188,13 @@ fn the_time_limit_stands_still_while_a_person_is_asked() {
     test(async {
         let server = Server::with(Setup::permission(json!({ "bash": "ask" }))).await;
         let limited = ExecuteToolRequest {
-            timeout: Some(prost_types::Duration {
-                seconds: 0,
-                nanos: 400_000_000,
-            }),
+            timeout: Some(prost_types::Duration { seconds: 3, nanos: 0 }),
             ..kept("limited", stubborn("86204"))
         };
         let mut stream = server.tools().execute_tool(limited).await.unwrap().into_inner();
         let prompt = waiting(&mut stream).await;
         // The wait is longer than the limit: that is what is tested.
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
         assert_eq!(server.get("limited").await.state(), CallState::Waiting);
         let yes = ReplyPromptRequest {
             reply: Some(reply(&prompt, PromptDecision::Once)),
@@ -207,12 +204,12 @@ fn the_time_limit_stands_still_while_a_person_is_asked() {
         next_such(&mut stream, |event| matches!(event, Event::Resumed(_))).await;
         let from = Instant::now();
         let events = collect(stream).await.unwrap();
-        assert!(from.elapsed() < Duration::from_secs(8));
+        assert!(from.elapsed() < Duration::from_secs(60));
         match end_of(&events) {
             call::Ending::Failed(failed) => {
                 assert_eq!(failed.reason(), FailureReason::TimedOut);
                 let waited = failed.timing.unwrap().waited.unwrap();
-                assert!(waited.seconds > 0 || waited.nanos >= 700_000_000, "{waited:?}");
+                assert!((waited.seconds, waited.nanos) >= (3, 500_000_000), "{waited:?}");
             }
             other => panic!("{other:?}"),
         }

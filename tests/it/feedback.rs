@@ -274,7 +274,7 @@ fn what_comes_late_is_added_to_the_call() {
 #[test]
 fn what_is_late_for_a_file_that_was_changed_again_is_dropped() {
     test(async {
-        let server = service(fake("fine", 300), "0s").await;
+        let server = service(fake("fine", 3_000), "0s").await;
         let first = write(&server, "a.fake", "broken\n").await;
         let second = edit(&server, "a.fake", "broken", "broken twice, broken").await;
         eventually("the second is reported", async || {

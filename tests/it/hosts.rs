@@ -199,10 +199,7 @@ fn a_host_that_never_answers_holds_nobody_up() {
         assert_eq!(failure(end(&server, "cancelled").await).0, FailureReason::Cancelled);
 
         let timed = ExecuteToolRequest {
-            timeout: Some(prost_types::Duration {
-                seconds: 0,
-                nanos: 50_000_000,
-            }),
+            timeout: Some(prost_types::Duration { seconds: 2, nanos: 0 }),
             ..call_of("crm", "timed")
         };
         begin(&server, timed).await;

@@ -345,7 +345,7 @@ fn open_prompts_are_there_at_once_after_reconnecting() {
                 times[4], times[8]
             );
             // The best of them: what else the machine does meanwhile is no reason to fail.
-            assert!(times[0] < Duration::from_millis(200), "{times:?}");
+            assert!(times[0] < Duration::from_secs(1), "{times:?}");
             server.kill9().await;
             server.restart().await;
         }

@@ -33,9 +33,14 @@ for (const encoding of ["gzip", "br"] as const) {
   test(`the first view is there within two seconds at 400 kbit/s, by ${encoding}`, async ({ page, context, start }) => {
     const service = await start({ config: ASK });
     void service.bash("echo hello").catch(() => undefined);
-    const other = await context.browser()!.newPage();
-    const own = await open(other, service.url);
-    await other.close();
+    // What it takes without a slow line, before and after: the machine may be busier at one time than at the other.
+    const quick = async (): Promise<number> => {
+      const other = await context.browser()!.newPage();
+      const took = await open(other, service.url);
+      await other.close();
+      return took;
+    };
+    const before = await quick();
     const sent = await slow(page, encoding);
     const isThere = async (): Promise<void> => {
       await listed(page, "Waiting for you").filter({ hasText: "echo hello" }).waitFor();
@@ -45,15 +50,16 @@ for (const encoding of ["gzip", "br"] as const) {
     const drawn = await open(page, service.url);
     await isThere();
     const bytes = sent();
+    const own = Math.max(before, await quick());
     console.log(`by ${encoding}: drawn after ${drawn} ms (${own} ms without a slow line), ${bytes} bytes`);
     expect(drawn - own).toBeLessThanOrEqual(2_000);
     expect((bytes / SPEED) * 1_000).toBeLessThan(1_700);
 
     // What a browser has it does not fetch again.
     await (await rest).finished();
-    const before = sent();
+    const loaded = sent();
     await page.reload({ waitUntil: "commit" });
     await isThere();
-    expect(sent() - before).toBeLessThan(10_000);
+    expect(sent() - loaded).toBeLessThan(10_000);
   });
 }

@@ -109,7 +109,7 @@ async def test_what_is_not_read_says_why(server: Server) -> None:
 def test_people_are_waited_for_as_long_as_they_think(server: Server) -> None:
     async def decide(prompt: Prompt) -> Decision:
         # Longer than a plain request may take.
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(6)
         assert isinstance(prompt, PermissionPrompt)
         return once() if prompt.permission.patterns == ["mcp:notes:notes://8"] else reject("not that")
 
@@ -118,8 +118,8 @@ def test_people_are_waited_for_as_long_as_they_think(server: Server) -> None:
             await with_notes(server, client)
 
     asyncio.run(prepare())
-    with Client(server.target, timeout=1) as client:
-        mcp = client.mcp(unattended="wait", wait_timeout=40)
+    with Client(server.target, timeout=5) as client:
+        mcp = client.mcp(unattended="wait", wait_timeout=120)
         with client.approvals(decide):
             read = mcp.read("notes", "notes://8", call_id="asked")
             assert read.call_id == "asked"

@@ -114,8 +114,9 @@ for (const kind of TRANSPORTS) {
 
   test(`over ${kind}, people are waited for as long as they think`, { skip: NO_SERVER }, async () => {
     await using server = await start();
+    await using patient = connectBy(kind, server.url);
+    await ready(patient);
     await using client = connectBy(kind, server.url, { requestTimeoutMs: 1000 });
-    await ready(client);
     const prompts: Prompt[] = [];
     const approvals = client.approvals(async (prompt) => {
       // Longer than a plain request may take.

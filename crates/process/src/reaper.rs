@@ -34,8 +34,8 @@ use super::sandbox::Confinement;
 use super::sys::TagReading;
 use super::{sys, tree};
 
-/// How long killed processes may take to be gone before they are given up as survivors.
-const KILL_TIMEOUT: Duration = Duration::from_millis(600);
+/// How long killed processes may take to be gone before they are given up as survivors; on a busy machine each needs its turn to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The least time between two walks.
 const MIN_WALK_INTERVAL: Duration = Duration::from_millis(1);
@@ -377,6 +377,8 @@ fn owner_by(mark: u64, pid: Pid, calls: &HashMap<ProcessTag, Entry>) -> Option<P
 struct Stop {
     grace: Duration,
     kill_at: Instant,
+    /// When a round had sent the kill signal to all that it found, for the first time.
+    killed: Option<Instant>,
     polite: bool,
     clean: u8,
     root_gone: bool,
@@ -392,6 +394,7 @@ impl Stop {
         Self {
             grace,
             kill_at: Instant::now() + grace,
+            killed: None,
             polite: false,
             clean: 0,
             root_gone: false,
@@ -401,8 +404,14 @@ impl Stop {
         }
     }
 
-    fn give_up_at(&self) -> Instant {
-        self.kill_at + KILL_TIMEOUT
+    /// Returns when it goes on though nothing ends: with the kill signal, and then by giving up.
+    fn next_step(&self) -> Instant {
+        self.killed.map_or(self.kill_at, |killed| killed + KILL_TIMEOUT)
+    }
+
+    /// Says whether what is left outlives everything.
+    fn is_in_vain(&self, now: Instant) -> bool {
+        self.killed.is_some() && now >= self.next_step()
     }
 
     /// Decides what is sent in this round: the polite signal once, the kill in every round from its time on.
@@ -646,21 +655,20 @@ impl Rounds {
                 };
             }
             stop.clean = if found.seen == 0 { stop.clean + 1 } else { 0 };
-            if stop.clean >= CLEAN_WALKS || now >= stop.give_up_at() {
+            if stop.clean >= CLEAN_WALKS || stop.is_in_vain(now) {
                 conclude(&shared, mark, stop, found.alive);
                 return false;
             }
-            due(match found.alive {
-                0 => now,
+            if stop.signals.contains(&Signal::KILL) {
+                stop.killed.get_or_insert(now);
+            }
+            due(stop.next_step());
+            if found.alive == 0 {
+                due(now);
+            } else if !is_watched {
                 // Not all of it can be seen to end.
-                _ if !is_watched => now + MAX_WALK_INTERVAL,
-                _ => stop.give_up_at(),
-            });
-            due(if now < stop.kill_at {
-                stop.kill_at
-            } else {
-                stop.give_up_at()
-            });
+                due(now + MAX_WALK_INTERVAL);
+            }
             true
         });
         for (&mark, clean) in &mut self.left {

@@ -121,11 +121,12 @@ impl Rpc {
 
 impl Drop for Rpc {
     fn drop(&mut self) {
+        let code = CODES[self.code];
+        self.metrics.rpc_ended(&self.name, code, self.from.elapsed());
+        // Whoever sees that no stream is open any more finds all of them counted.
         if self.streams {
             self.metrics.stream(&self.name, -1);
         }
-        let code = CODES[self.code];
-        self.metrics.rpc_ended(&self.name, code, self.from.elapsed());
         if let Some(trace) = &self.trace {
             trace.end(code, self.code);
         }

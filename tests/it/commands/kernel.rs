@@ -23,7 +23,7 @@ use super::{report, shown};
 const WORKERS: usize = 4;
 
 /// Every way ends by itself long before, but for loops that wait for what the kernel refuses.
-const LIMIT: Duration = Duration::from_secs(6);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// How much of the output is kept.
 const KEPT: usize = 4096;

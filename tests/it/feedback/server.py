@@ -82,7 +82,6 @@ def report(uri, text, version):
     if HOW == "huge":
         publish(uri, [at(0, 0, 1, 1, "y" * 10_000_000)], version)
         return
-    publish(uri, found(text), version)
     if HOW == "others":
         folder = uri.rsplit("/", 1)[0]
         for number in range(8):
@@ -91,6 +90,7 @@ def report(uri, text, version):
         publish("https://example.com/x", [at(0, 0, 1, 1, "no file")])
         publish("untitled:x", [at(0, 0, 1, 1, "no file")])
         publish("file:///%00%ff/../x", [at(0, 0, 1, 1, "strange")])
+    publish(uri, found(text), version)
     if HOW == "endless":
         while True:
             publish(uri, found(text), version)

@@ -55,24 +55,22 @@ fn a_call_waits_for_its_turn_and_says_so() {
 fn a_call_that_waits_spends_none_of_its_time() {
     test(async {
         let server = Server::with(limited([("max_running_calls", "1")])).await;
-        let first = kept("first", bash("echo r; sleep 0.8"));
-        let mut first = server.tools().execute_tool(first).await.unwrap().into_inner();
-        next_such(&mut first, is_output).await;
+        let busy = Busy::start(&server, "first").await;
         let second = ExecuteToolRequest {
-            timeout: Some(prost_types::Duration {
-                seconds: 0,
-                nanos: 500_000_000,
-            }),
+            timeout: Some(prost_types::Duration { seconds: 4, nanos: 0 }),
             ..bash("true")
         };
         queue(&server, "second", second).await;
+        // Longer than its time limit.
+        tokio::time::sleep(Duration::from_millis(4_500)).await;
+        busy.let_go().await;
         let call = end(&server, "second").await;
         let timing = completed(&call).timing.unwrap();
         let millis = |time: Option<prost_types::Duration>| {
             time.map_or(0, |time| time.seconds * 1000 + i64::from(time.nanos) / 1_000_000)
         };
-        assert!(millis(timing.queued) >= 500, "{timing:?}");
-        assert!(millis(timing.ran) < 500, "{timing:?}");
+        assert!(millis(timing.queued) >= 4_500, "{timing:?}");
+        assert!(millis(timing.ran) < 4_000, "{timing:?}");
         assert_eq!(millis(timing.waited), 0);
     });
 }

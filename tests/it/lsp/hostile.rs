@@ -9,7 +9,7 @@ use crate::support::*;
 const REQUESTS: &[(&str, &str)] = &[
     (
         "hang_call",
-        "the language server hang_call did not answer textDocument/hover within 4 s",
+        "the language server hang_call did not answer textDocument/hover within 15 s",
     ),
     (
         "crash_call",
@@ -62,6 +62,7 @@ fn faulty_servers_harm_nobody_else() {
         let limits = Limits {
             servers: 20,
             memory: 150 << 20,
+            request: Duration::from_secs(15),
             ..quick()
         };
         let stage = Stage::new(&all, limits);

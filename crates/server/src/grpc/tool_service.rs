@@ -32,7 +32,7 @@ const MAX_TOOLS: usize = 1000;
 const MAX_CALLS: usize = 500;
 
 /// How long before its deadline a client is told what its call waits for.
-const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
 
 impl Tools {
     async fn begin(

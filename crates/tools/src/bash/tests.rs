@@ -283,11 +283,11 @@ async fn asks_for_an_outside_directory_first() {
 async fn the_time_limit_is_told() {
     let fixture = Fixture::new();
     let result = fixture
-        .call(json!({"command": "echo start; sleep 1000; echo end", "timeout": 300}))
+        .call(json!({"command": "echo start; sleep 1000; echo end", "timeout": 3000}))
         .await
         .unwrap();
     let expected = "start\n\n\n<bash_metadata>\n\
-                    bash tool terminated command after exceeding timeout 300 ms\n</bash_metadata>";
+                    bash tool terminated command after exceeding timeout 3000 ms\n</bash_metadata>";
     assert_eq!(fixture.output(), expected);
     assert_eq!(result.metadata["output"], expected);
     assert_eq!(result.metadata["exit"], Value::Null);

@@ -38,7 +38,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 @Timeout(30)
 class ExecutionTest {
     private static final Duration LONG = Duration.ofSeconds(20);
-    private static final Duration SHORT = Duration.ofMillis(300);
+    private static final Duration SHORT = Duration.ofSeconds(2);
     private static final ToolCall CALL =
             ToolCall.of("bash", Map.of("command", "true")).callId("c");
 
