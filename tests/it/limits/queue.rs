@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
