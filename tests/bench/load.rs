@@ -29,6 +29,9 @@ mod retained;
 #[path = "../../crates/postgres/tests/store/s3.rs"]
 mod s3;
 mod scale;
+#[allow(dead_code, clippy::unwrap_used)] // the tests of the store use all of it
+#[path = "../../crates/postgres/tests/store/server.rs"]
+mod server;
 mod service;
 #[allow(clippy::unwrap_used)] // the tests of a fleet use it too
 #[path = "../it/fleet/simulated.rs"]

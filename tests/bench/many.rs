@@ -16,13 +16,8 @@ use toolgate_contract::ExecuteToolRequest;
 
 use crate::part::{AGENT, Part, write};
 use crate::processes::Processors;
+use crate::server::Server;
 use crate::service::{Connection, Token, execute, folder, request, tools};
-
-#[allow(dead_code)] // the tests of the store use all of it
-#[path = "../../crates/postgres/tests/store/server.rs"]
-mod server;
-
-use server::Server;
 
 /// Simulated workers of one token: real ones have one each.
 pub(crate) const GROUPS: usize = 100;

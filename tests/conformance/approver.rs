@@ -263,6 +263,7 @@ impl Desk {
                 answers: answers.into_iter().map(|values| QuestionAnswer { values }).collect(),
                 ..Given::of(PromptDecision::Answer)
             }),
+            Some(Reply::OpenQuestion(_)) => None,
             Some(Reply::Question { answers: None, .. } | Reply::Subagent(_)) | None => Some(refused),
         }
     }
@@ -277,7 +278,7 @@ impl Asker {
     fn reply_to_questions(&mut self) -> Option<usize> {
         let number = self.questions;
         self.questions += 1;
-        let is_for_it = |reply: &Reply| matches!(reply, Reply::Question { index, .. } if *index == number);
+        let is_for_it = |reply: &Reply| matches!(reply, Reply::Question { index, .. } | Reply::OpenQuestion(index) if *index == number);
         self.replies.iter().position(is_for_it)
     }
 }

@@ -171,6 +171,8 @@ pub(crate) enum Reply {
         /// The answers; none dismisses the questions.
         answers: Option<Vec<Vec<String>>>,
     },
+    /// To the step's question prompt of this number, from 0: it stays open.
+    OpenQuestion(u64),
     /// To a run of a subagent.
     Subagent(Subagent),
 }
@@ -225,6 +227,9 @@ impl TryFrom<RawReply> for Reply {
                 index,
                 answers: raw.answers,
             }),
+            (None, Some(Answer::None), Some(index), None) if raw.answers.is_none() && raw.reject.is_none() => {
+                Ok(Self::OpenQuestion(index))
+            }
             (None, None, None, Some(reply)) if raw.message.is_none() => Ok(Self::Subagent(reply)),
             _ => Err("a reply is to a permission, a question or a sub-agent run".to_owned()),
         }

@@ -30,7 +30,7 @@ impl Script {
     pub(crate) fn prepare(&self, call_id: &str, replies: &[Reply]) {
         let of_subagents = replies.iter().filter_map(|reply| match reply {
             Reply::Subagent(reply) => Some(reply.clone()),
-            Reply::Permission { .. } | Reply::Question { .. } => None,
+            Reply::Permission { .. } | Reply::Question { .. } | Reply::OpenQuestion(_) => None,
         });
         self.with(call_id, |part| part.replies.extend(of_subagents));
     }

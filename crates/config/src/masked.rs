@@ -1,7 +1,7 @@
 //! The tools' configuration as it may be shown: where a secret comes from, never the secret.
 //!
 //! *Invariant:* what is shown of a text with marks is made of the text as it was written, so that nothing of what was
-//! inserted can be in it, but below two keys that hold no secrets.
+//! inserted can be in it, but below the few keys that hold no secrets.
 
 use serde_json::Value;
 use toolgate_model::JsonMap;
@@ -19,9 +19,16 @@ const SECRET_BLOCKS: [&str; 3] = ["headers", "environment", "env"];
 /// Keys of secrets, in lower case and without `_` and `-`.
 const SECRET_KEYS: [&str; 6] = ["apikey", "token", "secret", "password", "authorization", "credential"];
 
-/// What is inserted below these keys is shown: a name for people and paths of files (`config/substitution/env-and-file` of the
-/// conformance cases). Everything else may be a secret.
-const NO_SECRETS: [&str; 2] = ["username", "instructions"];
+/// What is inserted below these keys is shown: names of people, models, agents and themes, and paths of files. Everything else may be a
+/// secret.
+const NO_SECRETS: [&str; 6] = [
+    "username",
+    "instructions",
+    "model",
+    "small_model",
+    "default_agent",
+    "theme",
+];
 
 /// Returns what a text with marks means, with the marks in the place of what they stand for. `value` is what it means with
 /// everything inserted.
@@ -113,18 +120,18 @@ mod tests {
             r#"{"mcp":{"a":{"type":"remote","url":"https://h/{env:PART} (hidden)","headers":{"X-Key":"{env:KEY} (hidden)"}}}}"#,
         );
         check(
-            r#"{"model": "{file:{env:FOLDER}/model}", "permission": "ask"}"#,
-            r#"{"model": "s3cr3t", "permission": "ask"}"#,
-            r#"{"model":"{file:{env:FOLDER} (hidden)/model}","permission":{"*":"ask"}}"#,
+            r#"{"share": "{file:{env:FOLDER}/share}", "permission": "ask"}"#,
+            r#"{"share": "s3cr3t", "permission": "ask"}"#,
+            r#"{"share":"{file:{env:FOLDER} (hidden)/share}","permission":{"*":"ask"}}"#,
         );
     }
 
     #[test]
-    fn a_name_and_paths_are_shown() {
+    fn names_and_paths_are_shown() {
         check(
-            r#"{"username": "{env:USER}", "instructions": ["{file:x}"], "theme": "{env:USER}"}"#,
-            r#"{"username": "bob", "instructions": ["a.md"], "theme": "bob"}"#,
-            r#"{"username":"bob","instructions":["a.md"],"theme":"{env:USER} (hidden)"}"#,
+            r#"{"username": "{env:USER}", "instructions": ["{file:x}"], "model": "a/{env:USER}", "shell": "{env:USER}"}"#,
+            r#"{"username": "bob", "instructions": ["a.md"], "model": "a/bob", "shell": "bob"}"#,
+            r#"{"username":"bob","instructions":["a.md"],"model":"a/bob","shell":"{env:USER} (hidden)"}"#,
         );
     }
 

@@ -17,15 +17,22 @@ pub fn holds_dashes(folder: &Path) -> bool {
 /// Returns the paths that a pattern matches through links. A wildcard matches at least what the shell matches with it.
 pub fn linked(pattern: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(PathBuf, bool)> = vec![(PathBuf::from("/"), false)];
-    let mut left = MAX_ENTRIES;
+    let (mut left, mut has_wild) = (MAX_ENTRIES, false);
     for step in pattern.components().skip(1) {
         let name = step.as_os_str().to_string_lossy();
         let mut next = Vec::new();
+        let is_wild = name.contains(['*', '?', '[', '(']);
         for (folder, is_linked) in found {
-            if !name.contains(['*', '?', '[', '(']) {
+            if !is_wild {
                 let path = folder.join(&*name);
-                next.push((path, is_linked));
+                // What comes before the first wildcard is a path like others.
+                let is_link = has_wild && path.is_symlink();
+                next.push((path, is_linked || is_link));
                 continue;
+            }
+            // Not to every shell.
+            if name.starts_with('.') && is_match("..", &name) {
+                next.push((folder.join(".."), true));
             }
             let Ok(entries) = std::fs::read_dir(&folder) else {
                 continue;
@@ -41,6 +48,7 @@ pub fn linked(pattern: &Path) -> Vec<PathBuf> {
                 }
             }
         }
+        has_wild |= is_wild;
         found = next;
     }
     let matched = found.into_iter();

@@ -10,7 +10,7 @@ mod redirects;
 
 use std::time::Instant;
 
-use context::{Context, calls_function, follows_links, is_chained, leads_out, run_by_shell};
+use context::{Context, calls_function, follows_links, is_chained, leads_out};
 use examine::{SEARCHES, Source, examine};
 use findings::Findings;
 use redirects::redirects;
@@ -21,12 +21,6 @@ use super::opaque;
 use super::parse::{self, PARSE_LIMIT, Simple};
 use super::paths::{self, PathUse};
 use super::words::Word;
-
-/// The most folders that a line is followed to by its `cd` commands.
-const MAX_FOLDERS: usize = 16;
-
-/// The longest path that is followed.
-const LONGEST_PATH: usize = 4096;
 
 /// Takes a command line apart.
 pub(super) fn analyze(text: &str) -> Line {
@@ -131,13 +125,7 @@ fn command(simple: &Simple, context: &mut Context) -> Vec<Command> {
         findings.equivalents.clear();
         findings.always.clear();
     }
-    for words in context.variables.resolve(&simple.words) {
-        if let Some((name, words)) = run_by_shell(&words).split_first()
-            && name.fixed().is_some_and(paths::is_directory_change)
-        {
-            follow(name.shown(), words, context);
-        }
-    }
+    context.follow_changes(&simple.words);
     if is_change {
         context.is_lost |= findings.unclear.is_some();
         findings.unclear = None;
@@ -221,28 +209,4 @@ fn through_links(is_change: bool, context: &mut Context, findings: &mut Findings
     }
     context.links.append(&mut findings.links);
     context.made.extend(std::mem::take(&mut findings.made));
-}
-
-/// Follows a static `cd`, so that what comes behind it is looked at from there too.
-fn follow(name: &str, words: &[Word], context: &mut Context) {
-    let target = words.iter().find(|word| !word.source.starts_with('-'));
-    // A folder of the working directory is known well enough by its wildcard.
-    let place = |word: &Word| {
-        let value = word.value.clone().filter(|_| !word.brace)?;
-        let is_below = !value.starts_with(['/', '~']) && !value.split('/').any(|step| step == "..");
-        (word.glob.is_none() || is_below).then_some(value)
-    };
-    context.is_lost |= target.is_some_and(|word| place(word).is_none());
-    let Some(target) = target.and_then(place).filter(|_| name != "popd") else {
-        return;
-    };
-    let next = if target.starts_with(['/', '~']) {
-        target
-    } else {
-        let base = context.from.last().map(String::as_str);
-        base.map_or_else(|| target.clone(), |base| format!("{base}/{target}"))
-    };
-    if next.len() <= LONGEST_PATH && context.from.len() < MAX_FOLDERS && !context.from.contains(&next) {
-        context.from.push(next);
-    }
 }

@@ -162,7 +162,23 @@ fn subcommand(words: &[Word], names: &[&str]) -> Option<&'static str> {
 }
 
 fn awk(words: &[Word]) -> Option<&'static str> {
-    let mut program = None;
+    const PLAIN: [&str; 14] = [
+        "--",
+        "-n",
+        "-N",
+        "-S",
+        "-t",
+        "-O",
+        "-s",
+        "-P",
+        "-c",
+        "-b",
+        "-r",
+        "--posix",
+        "--traditional",
+        "--csv",
+    ];
+    let mut programs: Vec<Option<&str>> = Vec::new();
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let text = word.fixed();
@@ -173,15 +189,19 @@ fn awk(words: &[Word]) -> Option<&'static str> {
             }
             Some("-F" | "-v") => at += 1,
             Some("-e" | "--source") => {
-                program = words.get(at);
-                break;
+                programs.push(words.get(at).and_then(|program| program.value.as_deref()));
+                at += 1;
             }
-            Some(option) if option.starts_with("-f") || option.starts_with("-i") || option.starts_with("-l") => {
-                return Some(ESCAPE);
+            Some(option) if option.starts_with("--source=") => programs.push(option.strip_prefix("--source=")),
+            Some(option) if option.starts_with("-e") => programs.push(option.strip_prefix("-e")),
+            Some(option) if option.starts_with("-F") || option.starts_with("-v") || PLAIN.contains(&option) => {}
+            Some(option) if option.len() > 1 && option.starts_with('-') => {
+                return (!is_question(words)).then_some(ESCAPE);
             }
-            Some(option) if option.len() > 1 && option.starts_with('-') => {}
             Some(_) | None => {
-                program = Some(word);
+                if programs.is_empty() {
+                    programs.push(word.value.as_deref());
+                }
                 break;
             }
         }
@@ -189,8 +209,14 @@ fn awk(words: &[Word]) -> Option<&'static str> {
     if is_question(words) {
         return None;
     }
-    let Some(program) = program else { return Some(INPUT) };
-    let Some(text) = program.value.as_deref() else {
+    if programs.is_empty() {
+        return Some(INPUT);
+    }
+    programs.into_iter().find_map(awk_program)
+}
+
+fn awk_program(text: Option<&str>) -> Option<&'static str> {
+    let Some(text) = text else {
         return Some(LATER);
     };
     let reaches = ["system", "getline", "ARGV", "ENVIRON", "@", "close", "fflush"];
@@ -201,7 +227,12 @@ fn awk(words: &[Word]) -> Option<&'static str> {
 /// Says whether an awk program may redirect what it prints. Outside of actions, and in parentheses, `>` compares; a program
 /// that prints in none of its statements redirects nothing.
 fn redirects(program: &str) -> bool {
-    let (mut braces, mut parentheses) = (0_i32, 0_i32);
+    // Where a regular expression or a comment ends is not followed; in one, brackets and quotes mean nothing.
+    if program.contains(['/', '#']) {
+        let printed = program.find("print").map(|at| &program[at..]);
+        return printed.is_some_and(|behind| behind.contains('>'));
+    }
+    let mut parentheses = 0_i32;
     let mut is_printing = false;
     let mut rest = program.char_indices();
     let mut is_literal = None;
@@ -216,18 +247,11 @@ fn redirects(program: &str) -> bool {
         }
         match c {
             '"' => is_literal = Some('"'),
-            '{' => braces += 1,
-            '}' => {
-                braces -= 1;
-                is_printing = false;
-            }
             '(' => parentheses += 1,
             ')' => parentheses -= 1,
-            ';' | '\n' => is_printing = false,
+            '}' | ';' | '\n' => is_printing = false,
             'p' if program[at..].starts_with("print") => is_printing = true,
-            // Where a pattern begins and ends is not followed, so one that holds such a sign counts as well.
             '>' if is_printing && parentheses <= 0 => return true,
-            '>' if braces > 0 && parentheses <= 0 && program.contains('/') && program.contains("print") => return true,
             _ => {}
         }
     }

@@ -20,18 +20,21 @@ const VARIABLES: &str = "PATH BASH_ENV ENV IFS PROMPT_COMMAND PS0 PS1 PS2 PS4 SH
     GOTOOLCHAIN GOENV VIRTUAL_ENV PYTHONBREAKPOINT PYTHONPLATLIBDIR PYTHONUSERBASE PYTEST_PLUGINS JAVA_HOME MAVEN_OPTS \
     MAVEN_ARGS GRADLE_OPTS DOCKER_HOST DOCKER_CONFIG KUBECONFIG SSH_AUTH_SOCK SSL_CERT_FILE PSQL_PAGER SECONDS RANDOM \
     SRANDOM LINENO OPTIND EPOCHSECONDS BASHPID HISTCMD BASH_ARGV0 TMPDIR \
+    RIPGREP_CONFIG_PATH GOCACHEPROG GOAUTH PYTEST_ADDOPTS KUBECTL_EXTERNAL_DIFF CURL_HOME WGETRC GCC_EXEC_PREFIX COMPILER_PATH MANOPT \
+    LESS EXECIGNORE CARGO_BUILD_RUSTFLAGS \
     HOME XDG_CONFIG_HOME CDPATH OLDPWD DIRSTACK BASH_CMDS BASH_ALIASES PYTHONPATH NODE_PATH";
 
 /// The beginnings of names of such variables.
-const FAMILIES: [&str; 12] = [
+const FAMILIES: [&str; 13] = [
     "LD_",
     "DYLD_",
     "GIT_",
     "BASH_FUNC_",
-    "npm_config_",
-    "NPM_CONFIG_",
     "CARGO_TARGET_",
     "CARGO_ALIAS_",
+    "CARGO_HOST_",
+    "CARGO_REGISTRY_",
+    "CARGO_REGISTRIES_",
     "YARN_",
     "BUNDLE_",
     "GEM_",
@@ -50,7 +53,9 @@ const HARMLESS: [&str; 4] = [
 pub(super) fn assignment(assignment: &Assignment) -> Option<&'static str> {
     let name = assignment.name.split(['[', '+']).next().unwrap_or_default();
     let is_listed = VARIABLES.split_whitespace().any(|listed| listed == name);
-    let is_family = FAMILIES.iter().any(|family| name.starts_with(family));
+    // In these, npm takes large letters for small ones.
+    let is_of_npm = name.to_ascii_lowercase().starts_with("npm_config_");
+    let is_family = is_of_npm || FAMILIES.iter().any(|family| name.starts_with(family));
     let is_harmless = HARMLESS.iter().any(|harmless| name.starts_with(harmless));
     if !(is_listed || is_family) || is_harmless {
         return None;
@@ -61,7 +66,9 @@ pub(super) fn assignment(assignment: &Assignment) -> Option<&'static str> {
             "NODE_OPTIONS" => value.starts_with("--max-old-space-size=") && !value.contains(' '),
             "IFS" => true,
             "PYTHONPATH" | "NODE_PATH" => matches!(value, "." | "src" | "./src" | ""),
-            "PATH" | "SHELL" => false,
+            "PATH" | "SHELL" | "EXECIGNORE" => false,
+            "PYTEST_ADDOPTS" => value.bytes().all(|byte| b"-vqxs".contains(&byte)),
+            "LESS" => value.bytes().all(|byte| b"-RFXSMiQ".contains(&byte)),
             "RUSTFLAGS" | "RUSTDOCFLAGS" => value.split_whitespace().all(is_lint_flag),
             "MAKEFLAGS" => value
                 .bytes()
@@ -87,12 +94,7 @@ const PLAIN: &str = "LC_ALL LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LC_COLLATE L
 pub(super) fn is_harmless_assignment(assignment: &Assignment) -> bool {
     let is_plain = PLAIN.split_whitespace().any(|plain| plain == assignment.name);
     let value = assignment.text.split_once('=').map(|(_, value)| Word::new(value));
-    let is_known = value.is_some_and(|value| {
-        value.value.is_some_and(|value| match assignment.name.as_str() {
-            "PYTEST_ADDOPTS" => value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
-            _ => true,
-        })
-    });
+    let is_known = value.is_some_and(|value| value.value.is_some());
     // What decides which programs run has values of its own that do not.
     is_plain && is_known && self::assignment(assignment).is_none()
 }
@@ -173,7 +175,10 @@ fn shell_builtin(name: &str, words: &[Word]) -> Option<&'static str> {
     let changes = match name {
         "alias" => words.iter().skip(1).any(|word| word.shown().contains('=')),
         "enable" => starts(words, &["-f", "-n"]),
-        "hash" => starts(words, &["-p"]),
+        "hash" => words.iter().skip(1).any(|word| {
+            let text = word.fixed().unwrap_or(&word.source);
+            text.starts_with('-') && text.contains('p') || word.fixed().is_none()
+        }),
         "shopt" => {
             const KNOWN: &str = "-s -u -q -p -o globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit lastpipe \
                 pipefail errexit nounset noclobber checkwinsize histappend";

@@ -7,6 +7,7 @@
 //! *Invariant:* every command node of the tree becomes a [`Simple`], in source order, damaged tree or not.
 
 mod arithmetic;
+mod declared;
 mod fit;
 mod pieces;
 mod redirects;
@@ -17,6 +18,7 @@ use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
 pub(super) use arithmetic::is_name;
+use declared::Declared;
 use pieces::Pieces;
 use tree_sitter::{Node, ParseOptions, Parser};
 
@@ -40,6 +42,9 @@ const STATEMENTS: &str = "variable_assignment declaration_command unset_command 
 
 /// How long one line may take to parse, with everything that is parsed inside it.
 pub(super) const PARSE_LIMIT: Duration = Duration::from_millis(500);
+
+/// The most signs of pipes in one line: of a damaged line, the parser needs memory for the square of their number.
+const MAX_PIPES: usize = 2000;
 
 /// The most commands of one line.
 pub(super) const MAX_COMMANDS: usize = 1000;
@@ -112,6 +117,9 @@ pub(super) struct Parsed {
 
 /// Parses a line; gives up at the deadline.
 pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
+    if line.bytes().filter(|byte| *byte == b'|').count() > MAX_PIPES {
+        return Parsed::unclear("it has too many commands");
+    }
     let mut parser = Parser::new();
     if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
         return Parsed::unclear("the grammar cannot be used");
@@ -139,11 +147,15 @@ pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
         quoted: Vec::new(),
         redirects: Vec::new(),
         taken: HashSet::new(),
+        declared: Declared::default(),
     };
     if tree.root_node().has_error() {
         walk.mark_opaque("the shell's grammar does not fit it");
     }
     walk.all(tree.root_node(), deadline);
+    if let Some(reason) = walk.declared.reason() {
+        walk.mark_opaque(reason);
+    }
     walk.finish()
 }
 
@@ -174,6 +186,7 @@ struct Walk<'l> {
     redirects: Vec<(usize, Redirect)>,
     /// The nodes of those that belong to a command.
     taken: HashSet<usize>,
+    declared: Declared,
     /// Where text is quoted, so that a line continuation is what it looks like.
     quoted: Vec<Range<usize>>,
 }
@@ -225,6 +238,9 @@ impl<'l> Walk<'l> {
             .flatten()
             .for_each(|reason| self.mark_opaque(reason));
         self.parsed.variables.see(node, children, self.line);
+        self.declared.see(node, children, self.line);
+        let set = declared::set_by(node, children, self.line);
+        self.parsed.assignments.extend(set);
         match node.kind() {
             "command" => self.command(node, children, around),
             "redirected_statement" => return self.redirected(node, children),

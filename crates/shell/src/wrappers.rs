@@ -202,12 +202,40 @@ fn wrapped(entry: &Wrapper, words: &[Word]) -> Vec<Inner> {
     }
     match after_options(entry, words) {
         Some(at) => match words.get(at + entry.skip..).map(without_end) {
-            Some(rest) if !rest.is_empty() => vec![Inner::Words(rest.to_vec())],
+            Some(rest) if !rest.is_empty() => {
+                let mut found = vec![Inner::Words(rest.to_vec())];
+                let is_relative = rest[0]
+                    .fixed()
+                    .is_some_and(|name| name.contains('/') && !name.starts_with('/'));
+                if is_relative && words[1..at].iter().any(changes_folder) {
+                    found.push(Inner::Opaque("it runs a program of another folder"));
+                }
+                found
+            }
+            _ if matches!(entry.name, "sudo" | "doas") && words[1..].iter().any(starts_shell) => {
+                vec![Inner::Opaque("it starts a shell that reads its input")]
+            }
             Some(_) | None => Vec::new(),
         },
         None => vec![Inner::Opaque(
             "it has an option that is not known, so what it runs is not known",
         )],
+    }
+}
+
+/// Says whether a word may be an option that names the folder in which the command runs.
+fn changes_folder(word: &Word) -> bool {
+    const OPTIONS: [&str; 6] = ["-C", "-D", "-w", "--chdir", "--w", "--chroot"];
+    let text = word.fixed().unwrap_or(&word.source);
+    OPTIONS.iter().any(|option| text.starts_with(option))
+}
+
+/// Says whether a word may be an option of `sudo` to start a shell.
+fn starts_shell(word: &Word) -> bool {
+    let text = word.fixed().unwrap_or(&word.source);
+    match text.strip_prefix("--") {
+        Some(long) => "shell".starts_with(long) || "login".starts_with(long),
+        None => text.starts_with('-') && text.contains(['s', 'i']),
     }
 }
 
@@ -396,7 +424,7 @@ fn xargs(words: &[Word]) -> Vec<Inner> {
     let entry = wrapper(
         "xargs",
         "EIJLPRSadns",
-        "arg-file delimiter max-args max-chars max-lines max-procs replace",
+        "arg-file delimiter max-args max-chars max-procs",
         0,
     );
     match after_options(&entry, words) {
@@ -411,7 +439,7 @@ fn xargs(words: &[Word]) -> Vec<Inner> {
 fn parallel(words: &[Word]) -> Vec<Inner> {
     let entry = wrapper(
         "parallel",
-        "CDEIJLNPSTUWXadjns",
+        "CDEIJLNPSTUWadjns",
         "jobs max-procs arg-file colsep delay timeout tmpdir",
         0,
     );
@@ -489,7 +517,13 @@ fn split_string(words: &[Word]) -> Vec<Inner> {
         Some(rest) => rest.strip_prefix('=').unwrap_or(rest),
         None => text.split_once('S').map_or("", |(_, rest)| rest),
     };
-    match joined(&words[place + 1..]) {
+    // What they mean to it they do not mean to a shell.
+    let is_plain = |rest: &String| {
+        ![glued, rest]
+            .iter()
+            .any(|text| text.contains('\\') || text.contains("${"))
+    };
+    match joined(&words[place + 1..]).filter(is_plain) {
         Some(rest) => vec![Inner::Script(format!("{glued} {rest}").trim().to_owned())],
         None => vec![Inner::Opaque("it runs a text that is only known when it runs")],
     }

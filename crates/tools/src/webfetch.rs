@@ -5,13 +5,12 @@
 //! *Invariant:* what a rule denies is not asked for, by no spelling of its URL and by no redirect. One deadline is for the
 //! whole exchange; a body is read as far as it may be, and no further.
 
-mod cache;
 mod charset;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,8 +24,6 @@ use toolgate_web::header::{
 };
 use toolgate_web::html;
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
-
-use self::cache::{Cache, Key, Page};
 
 const NAME: &str = "webfetch";
 
@@ -57,7 +54,17 @@ const NO_PICTURES: [&str; 2] = ["image/svg+xml", "image/vnd.fastbidsheet"];
 #[derive(Clone)]
 pub struct WebFetch {
     network: Network,
-    cache: Arc<Cache>,
+}
+
+/// What a successful request brought.
+struct Page {
+    /// The status of the answer.
+    status: u16,
+    /// The header as it came; empty for none.
+    content_type: String,
+    body: Bytes,
+    /// Where redirects led.
+    hops: Vec<Url>,
 }
 
 /// Its arguments.
@@ -107,33 +114,12 @@ impl Format {
 }
 
 impl WebFetch {
-    /// Makes the tool. Its clones share what was fetched a moment ago.
+    /// Makes the tool.
     pub fn new(network: Network) -> Self {
-        Self {
-            network,
-            cache: Arc::default(),
-        }
+        Self { network }
     }
 
-    async fn fetch(
-        &self,
-        url: &Url,
-        format: Format,
-        deadline: Instant,
-        ctx: &ToolContext,
-    ) -> Result<Arc<Page>, ToolError> {
-        let key = Key {
-            workspace: ctx.origin.workspace.clone(),
-            session: ctx.session_id().clone(),
-            url: url.clone(),
-            accept: format.accept(),
-        };
-        if let Some(page) = self.cache.get(&key) {
-            for hop in [url].into_iter().chain(&page.hops) {
-                check_rules(ctx, hop).await?;
-            }
-            return Ok(page);
-        }
+    async fn fetch(&self, url: &Url, format: Format, deadline: Instant, ctx: &ToolContext) -> Result<Page, ToolError> {
         let mut walk = Walk {
             network: &self.network,
             ctx,
@@ -148,18 +134,16 @@ impl WebFetch {
             let status = reply.status();
             return Err(ToolError::Failed(format!("Request failed with status code: {status}")));
         }
-        let headers = reply.headers().clone();
-        let content_type = headers
+        let content_type = reply
+            .headers()
             .get(CONTENT_TYPE)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let page = Arc::new(Page {
+        Ok(Page {
             status: reply.status(),
             content_type: content_type.unwrap_or_default(),
             body: reply.body(MOST_BYTES).await.map_err(|error| failed(url, &error))?,
             hops: walk.hops,
-        });
-        self.cache.put(key, &page, &headers);
-        Ok(page)
+        })
     }
 }
 

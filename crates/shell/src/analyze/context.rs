@@ -5,9 +5,13 @@
 use std::time::Instant;
 
 use crate::created_files::CreatedFiles;
-use crate::paths::PathUse;
+use crate::paths::{PathUse, is_directory_change};
 use crate::variables::Variables;
 use crate::words::Word;
+
+/// The most folders that changes of directory are followed into, and the longest path of one.
+const MAX_FOLDERS: usize = 16;
+const LONGEST_PATH: usize = 4096;
 
 /// How deep commands may be wrapped in each other.
 pub(super) const MAX_DEPTH: usize = 8;
@@ -34,6 +38,43 @@ pub(super) struct Context {
     pub(super) is_fed: bool,
     /// What links lead to that commands before have made.
     pub(super) links: Vec<PathUse>,
+}
+
+impl Context {
+    /// Follows a command if it changes the folder.
+    pub(super) fn follow_changes(&mut self, words: &[Word]) {
+        for words in self.variables.resolve(words) {
+            if let Some((name, words)) = run_by_shell(&words).split_first()
+                && name.fixed().is_some_and(is_directory_change)
+            {
+                self.follow(name.shown(), words);
+            }
+        }
+    }
+
+    /// Follows a static `cd`, so that what comes behind it is looked at from there too.
+    fn follow(&mut self, name: &str, words: &[Word]) {
+        let target = words.iter().find(|word| !word.source.starts_with('-'));
+        // A folder of the working directory is known well enough by its wildcard.
+        let place = |word: &Word| {
+            let value = word.value.clone().filter(|_| !word.brace)?;
+            let is_below = !value.starts_with(['/', '~']) && !value.split('/').any(|step| step == "..");
+            (word.glob.is_none() || is_below).then_some(value)
+        };
+        self.is_lost |= target.is_some_and(|word| place(word).is_none());
+        let Some(target) = target.and_then(place).filter(|_| name != "popd") else {
+            return;
+        };
+        let next = if target.starts_with(['/', '~']) {
+            target
+        } else {
+            let base = self.from.last().map(String::as_str);
+            base.map_or_else(|| target.clone(), |base| format!("{base}/{target}"))
+        };
+        if next.len() <= LONGEST_PATH && self.from.len() < MAX_FOLDERS && !self.from.contains(&next) {
+            self.from.push(next);
+        }
+    }
 }
 
 /// Returns the words that the shell itself runs: to it `time` is a mark in front of a pipeline, and `command` and `builtin`

@@ -261,6 +261,19 @@ pub(super) fn inside(inner: Vec<Inner>, source: Source, depth: usize, context: &
     }
 }
 
+/// Says whether a relative name is that of a program of the system, meant from a folder.
+fn is_of_programs(folder: &str, name: &str) -> bool {
+    match name.rsplit_once('/') {
+        // It is looked for where the shell looks for programs.
+        None => false,
+        Some((".", _)) => paths::is_of_programs(folder),
+        Some((below, _)) => {
+            let below = below.strip_prefix("./").unwrap_or(below);
+            folder.starts_with('/') && paths::is_of_programs(&format!("{}/{below}", folder.trim_end_matches('/')))
+        }
+    }
+}
+
 /// Returns the name of the program without its folder, if it can be known.
 fn name_of(word: &Word, source: Source, context: &Context, findings: &mut Findings) -> Option<String> {
     const RESERVED: [&str; 14] = [
@@ -286,7 +299,7 @@ fn name_of(word: &Word, source: Source, context: &Context, findings: &mut Findin
     let is_elsewhere = value.starts_with('/')
         || value.starts_with("~/")
         || value.contains("../")
-        || (value.starts_with("./") && context.from.iter().any(|folder| paths::is_of_programs(folder)));
+        || context.from.iter().any(|folder| is_of_programs(folder, value));
     let base = value.rsplit('/').next().filter(|base| is_elsewhere && !base.is_empty());
     Some(base.unwrap_or(value).to_owned())
 }
@@ -351,7 +364,7 @@ pub(super) fn script(text: &str, depth: usize, context: &Context, findings: &mut
     for assignment in &assignments {
         findings.mark_opaque(opaque::assignment(assignment));
     }
-    let inner_scene = Context {
+    let mut inner_scene = Context {
         deadline: context.deadline,
         functions,
         variables,
@@ -386,6 +399,7 @@ pub(super) fn script(text: &str, depth: usize, context: &Context, findings: &mut
                 .paths
                 .extend(paths::of_command(&first.source, &simple.words, &inner_scene.from));
         }
+        inner_scene.follow_changes(&simple.words);
     }
     // Places in the script are none in the line.
     let paths = findings.paths[known..].iter_mut();

@@ -49,8 +49,9 @@ function parameters(request = {}) {
 
 // `ask` asks the service, and `note` tells it what was wanted and is not there.
 export function client(spec, project, ask, note) {
+  // The client is an object, as OpenCode's; what is found in it may be called.
   const at = (path) =>
-    new Proxy(function () {}, {
+    new Proxy(path.length === 0 ? {} : function () {}, {
       get: (_, key) => (typeof key === "symbol" || key === "then" ? undefined : at([...path, key])),
       apply: (_, __, [request, options]) => call(path.join("."), request, options),
     });
