@@ -66,3 +66,29 @@ fn is_match(name: &str, pattern: &str) -> bool {
     let end = &pattern[pattern.rfind(['*', '?', ']', ')']).map_or(0, |at| at + 1)..];
     name.starts_with(beginning) && name.ends_with(end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_found_behind_wildcards() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("place");
+        std::fs::create_dir_all(place.join("src")).unwrap();
+        std::os::unix::fs::symlink("/etc", place.join("src/link")).unwrap();
+        let check = |pattern: &str, expected: &[&str]| {
+            let found = linked(&place.join(pattern));
+            let expected: Vec<PathBuf> = expected.iter().map(|path| place.join(path)).collect();
+            assert_eq!(found, expected, "{pattern}");
+        };
+        check("src/*", &["src/link"]);
+        check("s*/link/passwd", &["src/link/passwd"]);
+        check("s*/other", &[]);
+        // It is a path that holds no wildcard.
+        check("src/link/passwd", &[]);
+        check(".?/x", &["../x"]);
+        check(".*", &[".."]);
+        check("*", &[]);
+    }
+}
