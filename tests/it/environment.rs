@@ -200,7 +200,7 @@ fn a_rule_for_a_command_does_not_cover_variables_that_may_run_something_else() {
             (&[("LANG", "C")][..], false),
             (&[("TEAM", "red")], false),
             (&[("PERLLIB", "evil")], true),
-            (&[("LANG", "C"), ("COMPILER_PATH", "evil")], true),
+            (&[("LANG", "C"), ("OPENSSL_CONF", "evil")], true),
         ] {
             let evaluation = EvaluateCallRequest {
                 context: with(variables, bash("echo x")).context,
