@@ -2,9 +2,11 @@
 //!
 //! *Invariant:* the data is `wrappers.txt`; one reading of options. What is not understood is said to be opaque, never guessed.
 
+mod marks;
 mod remote;
 
 use super::words::Word;
+use marks::{changes_folder, is_assignment, is_gnu_name, is_split_option, starts_shell};
 
 const TABLE: &str = include_str!("wrappers.txt");
 
@@ -186,12 +188,6 @@ fn after_options(entry: &Wrapper, words: &[Word]) -> Option<usize> {
     Some(words.len())
 }
 
-fn is_assignment(text: &str) -> bool {
-    text.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    })
-}
-
 fn wrapped(entry: &Wrapper, words: &[Word]) -> Vec<Inner> {
     let only_asks = entry.name == "command" && words.get(1).is_some_and(|word| word.is("-v") || word.is("-V"));
     if only_asks {
@@ -223,35 +219,12 @@ fn wrapped(entry: &Wrapper, words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// Says whether a word may be an option that names the folder in which the command runs.
-fn changes_folder(word: &Word) -> bool {
-    const OPTIONS: [&str; 6] = ["-C", "-D", "-w", "--chdir", "--w", "--chroot"];
-    let text = word.fixed().unwrap_or(&word.source);
-    OPTIONS.iter().any(|option| text.starts_with(option))
-}
-
-/// Says whether a word may be an option of `sudo` to start a shell.
-fn starts_shell(word: &Word) -> bool {
-    let text = word.fixed().unwrap_or(&word.source);
-    match text.strip_prefix("--") {
-        Some(long) => "shell".starts_with(long) || "login".starts_with(long),
-        None => text.starts_with('-') && text.contains(['s', 'i']),
-    }
-}
-
 /// A second mark of the options' end stands behind what is skipped.
 fn without_end(words: &[Word]) -> &[Word] {
     match words.split_first() {
         Some((first, rest)) if first.is("--") => rest,
         Some(_) | None => words,
     }
-}
-
-/// The usual programs have another name where those of another system come first.
-fn is_gnu_name(name: &str) -> bool {
-    const NAMES: &str = "rm mv cp ln dd chmod chown chgrp mkdir rmdir touch tee truncate shred install unlink make";
-    name.strip_prefix('g')
-        .is_some_and(|plain| NAMES.split_whitespace().any(|listed| listed == plain))
 }
 
 fn after_word(words: &[Word], marks: &[&str]) -> Vec<Inner> {
@@ -501,11 +474,6 @@ fn hyperfine(words: &[Word]) -> Vec<Inner> {
         .filter(|word| word.shown().contains([' ', '/']) || !word.source.starts_with('-'))
         .flat_map(|word| script(Some(word)))
         .collect()
-}
-
-fn is_split_option(word: &Word) -> bool {
-    let text = word.fixed().unwrap_or_default();
-    text.starts_with("--split-string") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
 }
 
 fn split_string(words: &[Word]) -> Vec<Inner> {
