@@ -1,4 +1,4 @@
-//! Words and names by which a program that runs others does something else with them.
+//! Single words of a command that runs another one: options that change what it runs, assignments, other names of programs.
 //!
 //! *Invariant:* pure; each looks at one word.
 
@@ -34,6 +34,7 @@ pub(super) fn is_assignment(text: &str) -> bool {
     })
 }
 
+/// Says whether a word is the option of `env` to split a text into words.
 pub(super) fn is_split_option(word: &Word) -> bool {
     let text = word.fixed().unwrap_or_default();
     text.starts_with("--split-string") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
